@@ -291,7 +291,7 @@ covered() {
   shift 2
   for what in "$@"; do
     times=$(jq -s --arg what "$what" 'map(.[$what] // 0) | add' "$file")
-    printf '%8d cuts met %s\n' "$times" "$what"
+    printf '%8d cuts with %s\n' "$times" "$what"
     if [ "$times" = 0 ] && [ "$of" -ge 10000 ]; then missing=1; fi
   done
 }

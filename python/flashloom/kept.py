@@ -40,7 +40,7 @@ class Kept:
         try:
             return plan.RECORD(json.loads(path.read_text(encoding="utf-8")))
         except (OSError, ValueError, AttributeError, Error) as problem:
-            print(f"flashloom: {path}: {problem}; it is run again", file=sys.stderr)
+            print(f"flashloom: {path}: {problem}; repeating the run", file=sys.stderr)
             return None
 
     def keep(self, plan: AnyPlan, run: Union[Run, MemoryRun]) -> None:

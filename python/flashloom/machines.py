@@ -17,7 +17,7 @@ from .running import on_threads
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """One run: a program, a design of memory, a reading of the paper, a seed, and knobs.
+    """One run: a program, a design of memory, a reading of the paper, a seed, and changed settings.
 
     ``MemoryPlan("bfs", "skybyte-full")`` is what ``flashloom memory skybyte-full --workload bfs``
     runs.

@@ -21,7 +21,7 @@ Placement = Callable[[Write], int]
 
 
 class Drive:
-    """A drive: a preset or a drive's TOML file, with changed knobs.
+    """A drive: a preset or a drive's TOML file, with changed settings.
 
     Knobs are those of ``flashloom drives block``:
     ``Drive("fdp", size="1GiB", **{"collection.victim": "greedy"})``.
@@ -53,10 +53,10 @@ class Workload(str):
 
 
 class Stack:
-    """A stack: a host on a drive, with the knobs that differ from their defaults.
+    """A stack: a host on a drive, with the settings that differ from their defaults.
 
     ``Stack("ext4+writeback@fdp", size="1GiB", **{"page_cache.memory": "64MiB"})`` takes the
-    knobs of ``flashloom drives`` and of ``flashloom stacks``. It is accepted wherever the name
+    settings of ``flashloom drives`` and of ``flashloom stacks``. It is accepted wherever the name
     of a stack is; choices made there override those of the stack.
     """
 
@@ -70,9 +70,9 @@ class Stack:
         if isinstance(name, Stack):
             raise TypeError(f"expected the name of a stack, found {name!r}; see Stack.setting")
         self.name, self.drive, self.size, self._own = str(name), drive, words(size), knobs
-        # The knobs are resolved now; they do not depend on the workload.
+        # The settings are resolved now; they do not depend on the workload.
         told = self.plan("randread").fields
-        # The name of a drive comes from its file, and is no knob.
+        # The name of a drive comes from its file, and is no setting.
         del told["drive"]["name"]
         self._knobs: dict[str, Any] = flat(told["drive"])
         self._knobs |= flat(told["host"], "host.") | flat(told["page_cache"], "page_cache.")
@@ -84,7 +84,7 @@ class Stack:
 
     @property
     def knobs(self) -> dict[str, Any]:
-        """All knobs of the stack with their values."""
+        """All settings of the stack with their values."""
         return dict(self._knobs)
 
     @property
@@ -103,7 +103,7 @@ class Stack:
         return self.name.split("@")[1]
 
     def setting(self, **knobs: Any) -> Stack:
-        """A copy of the stack with other values of these knobs."""
+        """A copy of the stack with other values of these settings."""
         return Stack(self.name, self.drive, self.size, **(self.own | knobs))
 
     def plan(self, workload: Optional[str] = None, **choices: Any) -> Plan:
@@ -249,7 +249,7 @@ class Plan:
 
 
 def assignments(knobs: Mapping[str, Any]) -> list[str]:
-    """Knobs as ``knob=value`` of the command line."""
+    """Settings as ``setting=value`` of the command line."""
     return [f"{knob}={word(value)}" for knob, value in knobs.items()]
 
 

@@ -87,7 +87,7 @@ pub(crate) fn plan_file(path: &str) -> PyResult<Vec<String>> {
 )]
 pub(crate) fn drive(name: &str, size: Option<&str>, set: Vec<String>) -> PyResult<String> {
     if let Some(other) = set.iter().find(|set| !stack::knobs::are_of_drive(set)) {
-        return Err(refused(format!("{other}: expected a knob of the drive")));
+        return Err(refused(format!("{other}: expected a setting of the drive")));
     }
     let size = size.map(parsed::<Bytes>).transpose()?;
     let config = stack::drive::resolve(name, size).map_err(refused)?;

@@ -88,7 +88,7 @@ def test_error_matches_the_command_line(command_line, words, call):
 def test_unknown_knobs_are_rejected():
     with pytest.raises(fl.Error, match="collection.victim=best: unknown variant"):
         fl.Drive("fdp", **{"collection.victim": "best"})
-    with pytest.raises(fl.Error, match="host.cpu.cores=2: expected a knob of the drive"):
+    with pytest.raises(fl.Error, match="host.cpu.cores=2: expected a setting of the drive"):
         fl.Drive("fdp", **{"host.cpu.cores": 2})
     with pytest.raises(fl.Error, match="expected a plan"):
         fl._native.run("{}")

@@ -33,7 +33,7 @@ def test_knobs_of_a_stack_can_be_set():
     assert other == fl.Stack("ext4@fdp", size=SIZE, **OWN) != stack
     assert other.setting(**{"collection.victim": "greedy"}).own["page_cache.memory"] == "64MiB"
     assert pickle.loads(pickle.dumps(other)) == other
-    with pytest.raises(fl.Error, match="page_cache.depth=2: expected a knob"):
+    with pytest.raises(fl.Error, match="page_cache.depth=2: expected a setting"):
         stack.setting(**{"page_cache.depth": 2})
     with pytest.raises(fl.Error, match="nothing"):
         fl.Stack("ext4@nothing")

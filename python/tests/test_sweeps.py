@@ -105,7 +105,7 @@ def test_damaged_file_repeats_only_its_run(tmp_path, sweep_file, capsys):
         path.write_text(short)
         again = fl.sweep(plans, workers=1, out=tmp_path / "out")
         assert again[0] == first[0] and steady(again[1]) == steady(first[1])
-        assert "it is run again" in capsys.readouterr().err
+        assert "repeating the run" in capsys.readouterr().err
 
 
 def test_digest_covers_everything_that_determines_a_run(tmp_path):

@@ -1,5 +1,8 @@
-//! The verbs of the file API. Whoever changes where the pages of a file are, or reads
-//! that, has the turn of the file first; operations begin below.
+//! The verbs of the file API over [`CowFs`].
+//!
+//! Invariants: a verb that changes or reads the mapping of a file's pages acquires the turn of
+//! the file first, and operations begin below it. Two files are locked in the order of their
+//! inode numbers.
 
 use crate::format::id;
 use crate::fs::{Core, CowFs, File, Private};
@@ -15,7 +18,7 @@ use vfs::{
 };
 
 impl<S: Persist> CowFs<S> {
-    /// The strategy.
+    /// The strategy that persists overwrites and changed nodes.
     #[must_use]
     pub fn persist(&self) -> &S {
         &self.core.persist

@@ -34,7 +34,7 @@ impl<S: Persist> Core<S> {
         let aligned = span.start.is_multiple_of(SECTOR_BYTES) && place.is_multiple_of(SECTOR_BYTES);
         let ends = span.end == from.attr.get().size && place + len >= to.attr.get().size;
         let whole = len.is_multiple_of(SECTOR_BYTES) || ends;
-        let alike = Self::has_sums(from) == Self::has_sums(to);
+        let alike = from.private.has_sums() == to.private.has_sums();
         if !aligned || !whole || !alike || len == 0 {
             return Ok(false);
         }

@@ -98,9 +98,9 @@ impl<S: Persist> Core<S> {
         }
     }
 
-    /// Where nodes are changed in their place, copies the root of the tree of roots if
-    /// there is to be a new superblock, whose generation is that of this node. A tree that
-    /// has shrunk may have a root that is older than the one before.
+    /// Copies the root of the tree of roots if nodes are changed in place and a new superblock is
+    /// due, because the superblock takes its generation from that node. A tree that has shrunk may
+    /// have a root that is older than the root before.
     async fn renew_root(&self) -> Result<bool> {
         let forest = &self.forest;
         let (roots, now) = (&forest.roots, forest.transid.get());
@@ -114,7 +114,7 @@ impl<S: Persist> Core<S> {
         Ok(renews)
     }
 
-    /// Trees whose root items are out of date.
+    /// Trees with a root item that is out of date.
     fn changed_trees(&self) -> Vec<Rc<Tree>> {
         let forest = &self.forest;
         let own = [&forest.extents, &forest.devices, &forest.csums];
@@ -135,7 +135,7 @@ impl<S: Persist> Core<S> {
             item.touch(self.forest.transid.get(), self.now());
         }
         *tree.item.borrow_mut() = item.clone();
-        let key = Self::root_key(tree);
+        let key = tree.root_key();
         let roots = &self.forest.roots;
         self.with(|| self.forest.put(roots, key, item.bytes()))
             .await

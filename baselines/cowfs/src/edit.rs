@@ -1,8 +1,8 @@
-//! Changing items.
+//! Changes to items of a tree.
 //!
-//! Invariants: an item is put in, changed or taken out at once; a leaf without items is
-//! none, but for the root; a node that has become small is one with its neighbour if both
-//! have room in one.
+//! Invariants: an item is inserted, changed or removed in one step. Only a root may be a leaf
+//! without items. A node that has become small is merged with a neighbour if the items of both
+//! fit into one node.
 
 use crate::forest::{Forest, Stop, Tree, Try};
 use crate::format::Key;
@@ -13,16 +13,16 @@ use crate::walk::{Want, Way};
 use std::rc::Rc;
 use vfs::Errno;
 
-/// Whether neighbours are read to see whether they can be one with a small node.
+/// Whether the neighbours of a small node are read to see whether they can be merged with it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Neighbours {
-    /// They are read, before anything is changed.
+    /// Neighbours are read before anything is changed.
     Read,
-    /// Those count that are in memory: something was changed already.
+    /// Only neighbours in memory count, since something was changed already.
     Known,
 }
 
-/// Whether a node of which so many items or bytes are left shall be one with a neighbour.
+/// Whether `node` is less than a third full and should be merged with a neighbour.
 fn is_small(node: &Node) -> bool {
     let bytes = node.bytes();
     match node::level(&bytes) {
@@ -31,7 +31,7 @@ fn is_small(node: &Node) -> bool {
     }
 }
 
-/// Whether two nodes of a level have room in one.
+/// Whether the items of two nodes of one level fit into one node.
 fn fit_together(one: &Node, other: &Node) -> bool {
     let (one, other) = (one.bytes(), other.bytes());
     match node::level(&one) {
@@ -41,7 +41,7 @@ fn fit_together(one: &Node, other: &Node) -> bool {
 }
 
 impl Forest {
-    /// Puts an item in.
+    /// Inserts an item.
     ///
     /// # Errors
     /// `EEXIST`.
@@ -62,7 +62,7 @@ impl Forest {
         Ok(())
     }
 
-    /// Makes the data of an item that is there others, of any length.
+    /// Replaces the data of an existing item; the length may change.
     ///
     /// # Errors
     /// `ENOENT`.
@@ -83,7 +83,7 @@ impl Forest {
         Ok(())
     }
 
-    /// Puts an item in, or makes its data others.
+    /// Inserts an item, or replaces the data of an existing one.
     pub(crate) fn put(&self, tree: &Tree, key: Key, data: &[u8]) -> Try<()> {
         match self.set(tree, key, data) {
             Err(Stop::Errno(Errno::ENOENT)) => self.insert(tree, key, data),
@@ -91,8 +91,8 @@ impl Forest {
         }
     }
 
-    /// Gives an item another key, that is between the same neighbours, and other data of the
-    /// same length.
+    /// Changes the key of an item and replaces its data. The new key lies between the same
+    /// neighbours and the data have the same length.
     pub(crate) fn move_item(&self, tree: &Tree, key: Key, to: Key, data: &[u8]) -> Try<()> {
         let (way, _) = self.walk_to_change(tree, key, Want::Item, 0)?;
         let slot = way.slots[0];
@@ -107,7 +107,7 @@ impl Forest {
         Ok(())
     }
 
-    /// Takes an item out.
+    /// Removes an item.
     ///
     /// # Errors
     /// `ENOENT`.
@@ -115,7 +115,8 @@ impl Forest {
         self.take_out(tree, key, Neighbours::Read)
     }
 
-    /// The same after another change, that would be made again if a node was missing.
+    /// Removes an item after another change of the same call, which must not run twice: only
+    /// neighbours in memory are merged.
     pub(crate) fn remove_too(&self, tree: &Tree, key: Key) -> Try<()> {
         self.take_out(tree, key, Neighbours::Known)
     }
@@ -136,7 +137,7 @@ impl Forest {
         self.tidy(tree, &mut way, 0)
     }
 
-    /// Brings neighbours of small nodes on the way to `key` to memory.
+    /// Loads the neighbours of small nodes on the way to `key`.
     fn read_neighbours(&self, tree: &Tree, key: Key) -> Try<()> {
         let (way, _) = self.walk(tree, key)?;
         for level in 0..way.top {
@@ -154,8 +155,7 @@ impl Forest {
         Ok(())
     }
 
-    /// Makes the node of a level one with a neighbour, if it has become small, and goes on
-    /// above.
+    /// Merges the node at `level` with a neighbour if it has become small, and continues above.
     fn tidy(&self, tree: &Tree, way: &mut Way, level: usize) -> Try<()> {
         if level == way.top {
             return self.lower(tree, way);
@@ -168,7 +168,7 @@ impl Forest {
         let beside = |at: Option<usize>| {
             let at = at.filter(|at| *at < above.items())?;
             let other = self.child(&above, at).ok()?;
-            // A damaged node may lead to another one twice.
+            // A damaged node may point to one node twice.
             let joins = !Rc::ptr_eq(&node, &other) && fit_together(&node, &other);
             joins.then_some((at, other))
         };
@@ -180,7 +180,7 @@ impl Forest {
             self.leave(tree, &node);
             (at, slot)
         } else if let Some((at, right)) = beside(Some(slot + 1)) {
-            // Nothing is changed before it is known who else has what goes to the left.
+            // The sharing of the right node must be known before its items go to the left.
             let Ok(sharing) = self.sharing(tree, &right) else {
                 return Ok(());
             };
@@ -195,8 +195,8 @@ impl Forest {
         self.tidy(tree, way, level + 1)
     }
 
-    /// A node whose items have gone to another node of the tree: what it led to that was
-    /// shared is referred to by the tree now.
+    /// Releases node `left`, whose items were appended to another node of `tree`. Extents below a
+    /// shared node gain a reference by `tree`, or by the node if it belongs to `tree`.
     fn leave_copied(&self, tree: &Tree, left: &Rc<Node>, sharing: Option<(u64, u64)>) {
         if let Some((refs, flags)) = sharing {
             let full = flags & crate::format::extent::FULL_BACKREF != 0;
@@ -214,11 +214,11 @@ impl Forest {
         self.leave(tree, left);
     }
 
-    /// Takes out a node that has become empty.
+    /// Removes the node at `level`, which has become empty, from the tree.
     fn remove_node(&self, tree: &Tree, way: &mut Way, level: usize) -> Try<()> {
         if level == way.top {
             if level > 0 {
-                // The last leaf has gone: the root is one again.
+                // The last leaf is gone: the root becomes an empty leaf.
                 let root = self.new_node(tree, 0)?;
                 self.leave(tree, way.node(level));
                 self.lead_to(tree, None, &root);
@@ -239,7 +239,7 @@ impl Forest {
         self.tidy(tree, way, level + 1)
     }
 
-    /// Has the only node below the root take its place.
+    /// Replaces the root by its only child, as often as it has just one.
     fn lower(&self, tree: &Tree, way: &mut Way) -> Try<()> {
         while way.top > 0 && way.node(way.top).items() == 1 {
             let root = Rc::clone(way.node(way.top));

@@ -1,13 +1,13 @@
-//! What was forced since the last commit: a tree of copies of the items that a file needs.
+//! Forces (`fsync`) between commits: a log tree with copies of the items that a file needs.
 //!
-//! A commit for each file that is forced would write all that has changed since. Instead,
-//! the items of the file are put into a tree of their own, the log of its subvolume, and a
-//! superblock leads to it. A mount lays them over the last commit.
+//! A commit for each forced file would write all that has changed since the last one. Instead,
+//! the items of the file go into a tree of their own, the log of its subvolume, and a
+//! superblock points to that log. A mount replays the log over the last commit.
 //!
-//! Invariants: the log holds a file as it was at one instant, and all of it that differs
-//! from the last commit. What the log cannot say makes a commit: names that were moved or
-//! removed, directories, files in directories that are new, and whatever may be in a chunk
-//! that no commit has yet. A commit leaves no log behind.
+//! Invariants: the log holds a file as it was at one instant, with all that differs from the
+//! last commit. Changes that the log cannot express force a commit: names moved or removed,
+//! directories, files in new directories, and anything that may lie in a chunk that no commit
+//! has recorded yet. A commit leaves no log behind.
 //= btrfs-format 6
 
 use crate::forest::Tree;
@@ -27,44 +27,44 @@ use std::ops::Range;
 use std::rc::Rc;
 use vfs::{Errno, FileKind, Result};
 
-/// What has happened to a file since the last commit.
+/// Changes to a file since the last commit that the log does not have yet.
 #[derive(Debug, Default)]
 struct Changes {
-    /// Bytes of it whose pieces or contents are others than the log has.
+    /// Byte ranges of the file whose pieces or contents differ from those in the log.
     ranges: Ranges,
-    /// Whether its inode is another one than the log has.
+    /// The inode item differs from the one in the log.
     inode: bool,
-    /// Whether its pieces, contents that have sums, or its size are.
+    /// Pieces, checksummed contents or the size differ from those in the log.
     data: bool,
-    /// Whether contents were written in their place.
+    /// Contents without sums were overwritten in place, so the drive needs a flush.
     in_place: bool,
-    /// Whether attributes are.
+    /// Extended attributes differ from those in the log.
     attributes: bool,
-    /// Whether the log has it.
+    /// The log holds the file.
     logged: bool,
-    /// The force that the log has it from.
+    /// Stamp of the force that last put the file into the log; 0 if none has.
     stamp: u64,
 }
 
-/// What has happened since the last commit that forces go by.
+/// Changes since the last commit, from which a force chooses between log and commit.
 #[derive(Default)]
 pub(crate) struct Since {
     files: BTreeMap<(u64, u64), Changes>,
-    /// Files of which a name has come or gone since they were made.
+    /// Files that gained or lost a name after they were made.
     renamed: BTreeSet<(u64, u64)>,
-    /// Names that were moved away: a tree, a directory, a name.
+    /// Names that were moved away, as (tree, directory, name).
     moved: BTreeSet<(u64, u64, Vec<u8>)>,
-    /// Whether a directory was moved or removed.
+    /// A directory was moved or removed.
     dirs_moved: bool,
-    /// Whether a chunk was made: what is in it is led to by the next commit at first.
+    /// A chunk was made: a log must not point into it before a commit has recorded it.
     new_chunk: bool,
-    /// Whether the log has half of a file: nobody publishes it then.
+    /// The log holds a file in part and must not be published.
     broken: bool,
-    /// The log of each subvolume.
+    /// Logs by the id of their subvolume.
     logs: BTreeMap<u64, Rc<Tree>>,
-    /// The tree that leads to them.
+    /// Tree of the root items of all logs; the superblock points to it.
     log_root: Option<Rc<Tree>>,
-    /// Forces that are in the log, and those that are durable.
+    /// Stamps of the last force put into the log, and of the last durable one.
     stamp: u64,
     durable: u64,
 }
@@ -74,7 +74,7 @@ fn id_of(file: &File) -> (u64, u64) {
 }
 
 impl Since {
-    /// A range of a file has changed.
+    /// Records that the pieces, contents or size of `file` have changed; `range` may be empty.
     pub(crate) fn wrote(&mut self, file: &File, range: Range<u64>) {
         let changes = self.files.entry(id_of(file)).or_default();
         if range.start < range.end {
@@ -83,46 +83,46 @@ impl Since {
         (changes.inode, changes.data) = (true, true);
     }
 
-    /// Contents without sums were written in their place.
+    /// Records that contents of `file` without sums were overwritten in place.
     pub(crate) fn rewrote(&mut self, file: &File) {
         let changes = self.files.entry(id_of(file)).or_default();
         (changes.inode, changes.in_place) = (true, true);
     }
 
-    /// An inode was written down, and nothing else has changed of the file.
+    /// Records that only the inode item of `file` was written.
     pub(crate) fn stored(&mut self, file: &File) {
         self.files.entry(id_of(file)).or_default().inode = true;
     }
 
-    /// Attributes of a file have changed.
+    /// Records that extended attributes of `file` have changed.
     pub(crate) fn attributed(&mut self, file: &File) {
         self.files.entry(id_of(file)).or_default().attributes = true;
     }
 
-    /// A name of a file has come or gone.
+    /// Records that `file` has gained or lost a name.
     pub(crate) fn renamed(&mut self, file: &File) {
         self.renamed.insert(id_of(file));
         self.dirs_moved |= is_dir(file);
     }
 
-    /// A name of a file was moved away.
+    /// Records that `name` of `file` was moved away from directory `dir`.
     pub(crate) fn moved(&mut self, file: &File, dir: u64, name: &[u8]) {
         self.renamed(file);
         self.moved
             .insert((file.private.tree.id, dir, name.to_vec()));
     }
 
-    /// A chunk was made.
+    /// Records that a chunk was made, so that forces commit until the next commit.
     pub(crate) fn made_chunk(&mut self) {
         self.new_chunk = true;
     }
 
-    /// An inode is no more.
+    /// Drops the record of an inode that was deleted.
     pub(crate) fn forget(&mut self, tree: u64, number: u64) {
         self.files.remove(&(tree, number));
     }
 
-    /// A commit has all of it.
+    /// Resets the record: the commit under way covers all changes and every stamp so far.
     pub(crate) fn clear(&mut self) {
         let stamp = self.stamp;
         *self = Self {
@@ -133,22 +133,22 @@ impl Since {
     }
 }
 
-/// What forcing a file takes.
+/// Ways to make a file durable.
 enum Way {
-    /// Nothing: it is durable, or will be with the commit that is on its way, or has no name
-    /// to be found by.
+    /// No write of its own: the file is durable, will be with the commit under way, or has no
+    /// name by which recovery could find it.
     Nothing,
-    /// What the log has of it already is on its way; then a flush, if contents were written
-    /// in their place since.
+    /// Waits until the log is durable up to this stamp; then flushes the drive if `true`
+    /// (contents were overwritten in place since).
     Wait(u64, bool),
-    /// The log.
+    /// Puts the file into the log and publishes the log.
     Log,
-    /// A commit.
+    /// Commits the whole file system.
     Commit,
 }
 
 impl<S: Persist> Core<S> {
-    /// Makes a file durable.
+    /// Makes `file` durable, by its log or by a commit; `data_only` is `fdatasync`.
     pub(crate) async fn force(&self, file: &File, data_only: bool) -> Result<()> {
         self.ensure_sound()?;
         if self.forest.in_place {
@@ -159,14 +159,14 @@ impl<S: Persist> Core<S> {
         let (stamp, flush) = match way {
             Way::Nothing => {
                 drop(alone);
-                // A commit may be on its way that has it.
+                // A commit that covers the file may still be under way.
                 let _publishing = self.publishing.acquire(1).await;
                 return self.ensure_sound();
             }
             Way::Wait(stamp, flush) => (stamp, flush),
             Way::Log => {
                 let Ok(stamp) = self.log_file(file).await else {
-                    // Most of all there may be no room.
+                    // The usual error is lack of space.
                     self.since.borrow_mut().broken = true;
                     drop(alone);
                     return self.commit_forced().await;
@@ -187,7 +187,7 @@ impl<S: Persist> Core<S> {
         Ok(())
     }
 
-    /// Which way a file is forced. Nobody changes anything meanwhile.
+    /// Chooses how to force `file`. The caller keeps all operations out meanwhile.
     async fn way_of(&self, file: &File, data_only: bool) -> Result<Way> {
         let private = &file.private;
         if self.settled.get() >= self.changes.get() {
@@ -201,8 +201,8 @@ impl<S: Persist> Core<S> {
             return Ok(Way::Commit);
         }
         if file.attr.get().nlink == 0 {
-            // The last commit may have a name of it: then that has to go, or its contents to be
-            // what was forced.
+            // The last commit may hold a name of the file: either that name must go, or the
+            // contents behind it must be the forced ones.
             let had_name = self.since.borrow().renamed.contains(&id_of(file));
             return Ok(if had_name || !data_only {
                 Way::Commit
@@ -244,7 +244,7 @@ impl<S: Persist> Core<S> {
         Ok(Way::Log)
     }
 
-    /// Whether there is space for the nodes of a log, besides what others need.
+    /// Whether nodes have space for a log, besides what operations and the next commit hold.
     fn log_has_room(&self, file: &File) -> bool {
         let levels = u64::from(file.private.tree.start.get().level) + 2;
         let space = self.forest.space.borrow();
@@ -253,7 +253,10 @@ impl<S: Persist> Core<S> {
         space.free(Use::Nodes) >= needed && pinned <= space.size(Use::Nodes) / 2 + needed
     }
 
-    /// Whether there is space to go on with putting a file into a log.
+    /// Checks that nodes have space for one more step of putting a file into a log.
+    ///
+    /// # Errors
+    /// `ENOSPC` if they have not.
     fn ensure_log_room(&self) -> Result<()> {
         let space = self.forest.space.borrow();
         let needed = space.held() + self.debt() + STEP_NODES * NODE_BYTES;
@@ -261,8 +264,8 @@ impl<S: Persist> Core<S> {
         room.then_some(()).ok_or(Errno::ENOSPC)
     }
 
-    /// Whether the names of a new file are in directories that are not, and nobody else
-    /// had them who lives on.
+    /// Whether all names of a new file are in directories older than this transaction, and none
+    /// of these names was moved away from another file since the last commit.
     async fn names_are_plain(&self, file: &File) -> Result<bool> {
         let (tree, number) = (&file.private.tree, file.private.number);
         let refs = self
@@ -287,7 +290,7 @@ impl<S: Persist> Core<S> {
         Ok(true)
     }
 
-    /// A tree of a log without items.
+    /// Makes an empty tree for a log.
     fn new_log(&self) -> Result<Rc<Tree>> {
         let start = Start::default();
         let tree = Rc::new(Tree::at(id::LOG, start));
@@ -296,7 +299,7 @@ impl<S: Persist> Core<S> {
         Ok(tree)
     }
 
-    /// The log of a subvolume.
+    /// The log of subvolume `tree`; made if there is none.
     fn log_of(&self, tree: u64) -> Result<Rc<Tree>> {
         if let Some(log) = self.since.borrow().logs.get(&tree) {
             return Ok(Rc::clone(log));
@@ -315,7 +318,7 @@ impl<S: Persist> Core<S> {
         Ok(root)
     }
 
-    /// Puts a file into the log; gives the stamp of this force.
+    /// Puts `file` into the log and returns the stamp of this force.
     async fn log_file(&self, file: &File) -> Result<u64> {
         let (tree, number) = (&file.private.tree, file.private.number);
         let log = self.log_of(tree.id)?;
@@ -354,8 +357,8 @@ impl<S: Persist> Core<S> {
         Ok(self.since.borrow().stamp)
     }
 
-    /// Puts names and attributes of a file into the log, and takes out those that it has
-    /// no more.
+    /// Puts names and attributes of an inode into the log, and removes those that the inode no
+    /// longer has.
     async fn log_items(&self, log: &Tree, tree: &Tree, number: u64) -> Result<()> {
         let (first, last) = (kind::INODE_REF, kind::XATTR_ITEM);
         let items = self.items_of(tree, number, first, last).await?;
@@ -374,8 +377,8 @@ impl<S: Persist> Core<S> {
         Ok(())
     }
 
-    /// Puts the pieces of a range of a file into the log, with holes between them, and the
-    /// sums of their contents.
+    /// Puts the pieces of `span` of a file into the log, with holes between them, and the sums
+    /// of their contents.
     async fn log_range(&self, log: &Tree, file: &File, span: Range<u64>) -> Result<()> {
         let (tree, number) = (&file.private.tree, file.private.number);
         self.cut(log, number, span.clone()).await?;
@@ -435,11 +438,11 @@ impl<S: Persist> Core<S> {
         }
     }
 
-    /// Makes the log durable, as far as this force at least.
+    /// Makes the log durable at least up to `stamp`; commits instead if the log is broken.
     //= btrfs-format 1.2
     async fn publish_log(&self, stamp: u64) -> Result<()> {
         let publishing = self.publishing.acquire(1).await;
-        // Nobody is putting a file into the log: it holds each as a whole.
+        // With operations kept out, no file is half in the log.
         let alone = self.alone().await;
         self.ensure_sound()?;
         if self.since.borrow().broken {
@@ -450,7 +453,7 @@ impl<S: Persist> Core<S> {
             let since = self.since.borrow();
             (since.durable < stamp).then(|| (since.stamp, since.log_root.clone()))
         };
-        // Others may have taken it along, or a commit may have everything.
+        // An earlier publication may have included this force, or a commit has covered it.
         let Some((reached, Some(root))) = reached else {
             self.tally(|counts| counts.logged += 1);
             return Ok(());
@@ -471,7 +474,7 @@ impl<S: Persist> Core<S> {
         Ok(())
     }
 
-    /// Frees the nodes of the log, once the commit that has begun has ended.
+    /// Pins the nodes of the log, so that they are free once the commit that has begun is durable.
     pub(crate) fn drop_log(&self) {
         let nodes = std::mem::take(&mut self.forest.refs.borrow_mut().log_nodes);
         for bytenr in nodes {
@@ -481,9 +484,9 @@ impl<S: Persist> Core<S> {
     }
 }
 
-/// Nodes that a file is expected to need in a log at most, at each level: a choice of ours,
-/// with which a force that finds no more makes a commit.
+/// Nodes per level that a file is expected to need in a log at most. A choice of this model:
+/// a force that finds less space makes a commit.
 const LOG_NODES: u64 = 64;
-/// Nodes that putting an item into a log may need at most, or a piece of a file with the sums
-/// of its contents, which are nine leaves for 128 MiB.
+/// Most nodes that one step may need: putting one item, or one piece of a file with the sums of
+/// its contents (nine leaves for 128 MiB), into a log.
 const STEP_NODES: u64 = 32;

@@ -1,13 +1,13 @@
-//! The trees: their nodes in memory, and how a node becomes one that may be changed.
+//! The trees: their nodes in memory, and how a node becomes changeable.
 //!
-//! Everything here is done at once. What needs a node that is not in memory ends with
-//! [`Stop::Load`] before it has changed anything, and is done again once the node is there
-//! ([`crate::fs::Core::with`]).
+//! Functions of this module never wait. A function that lacks a node in memory returns
+//! [`Stop::Load`] before it has changed anything, and [`crate::fs::Core::with`] calls it again
+//! once the node is loaded.
 //!
-//! Invariants: a node is changed only while it is not clean. A clean one is copied to
-//! another place first, and the node above with it, up to the root: so nothing that the
-//! last commit leads to is changed. Where the strategy says so, a node that nobody shares
-//! is changed in its place instead, and nothing above it.
+//! Invariants: a node is changed only while it is not clean. A clean node is copied to
+//! another place first, and the node above with it, up to the root: nothing that the last
+//! commit points to is changed. If the strategy allows it, an unshared node is changed in place
+//! instead, and nothing above it.
 //= btrfs-format 2.2
 
 use crate::format::extent::Ref;
@@ -22,12 +22,12 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use vfs::Errno;
 
-/// Why something was not done.
+/// Reasons why a function of the trees stopped early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
-    /// A node has to be read first.
+    /// A node must be read before the function is called again.
     Load(Expected),
-    /// It cannot be done.
+    /// The call fails with this error.
     Errno(Errno),
 }
 
@@ -37,31 +37,36 @@ impl From<Errno> for Stop {
     }
 }
 
-/// What is done at once.
+/// Result of a function that never waits: its value, or a node to load, or an error.
 pub(crate) type Try<T> = Result<T, Stop>;
 
-/// What damaged structures mean to an operation.
+/// Turns a missing value, a sign of damaged structures, into `EUCLEAN`.
 pub(crate) fn sound<T>(value: Option<T>) -> Try<T> {
     value.ok_or(Stop::Errno(Errno::EUCLEAN))
 }
 
-/// A tree.
+/// A tree of nodes in memory, with the place of its root.
 pub(crate) struct Tree {
-    /// Its number, which its nodes say they were made for.
+    /// Number of the tree, which is the owner in the header of each node made for it.
     pub(crate) id: u64,
-    /// The offset of the key of its root's item.
+    /// Offset in the key of the tree's root item.
     pub(crate) offset: u64,
     pub(crate) start: Cell<Start>,
-    /// The generation until which nodes may be shared with a snapshot.
+    /// Generation up to which nodes may be shared with a snapshot.
     pub(crate) last_snapshot: Cell<u64>,
     pub(crate) bytes_used: Cell<u64>,
-    /// Whether the item of its root says something else, besides how many nodes there are.
+    /// The root item is out of date in more than the bytes used: the root or a snapshot is new.
     pub(crate) changed: Cell<bool>,
     pub(crate) item: RefCell<RootItem>,
 }
 
 impl Tree {
-    /// The tree that an item of a root is of.
+    /// The key of the tree's root item.
+    pub(crate) fn root_key(&self) -> Key {
+        Key::new(self.id, kind::ROOT_ITEM, self.offset)
+    }
+
+    /// The tree that the root item `item` describes.
     pub(crate) fn of(number: u64, offset: u64, item: RootItem) -> Self {
         let start = Start {
             bytenr: item.bytenr(),
@@ -79,7 +84,7 @@ impl Tree {
         }
     }
 
-    /// A tree without an item of its root.
+    /// A tree without a root item; its bytes count from 0.
     pub(crate) fn at(number: u64, start: Start) -> Self {
         let item = RootItem::new(start.bytenr, start.generation);
         let tree = Self::of(number, 0, item);
@@ -88,12 +93,12 @@ impl Tree {
         tree
     }
 
-    /// Whether it is one of what was forced, whose nodes the tree of extents does not have.
+    /// Whether this is a log tree; the tree of extents has no items for its nodes.
     pub(crate) const fn is_log(&self) -> bool {
         self.id == id::LOG
     }
 
-    /// Whether a snapshot may share its nodes.
+    /// Whether a snapshot may share nodes of this tree.
     const fn is_shareable(&self) -> bool {
         id::is_subvolume(self.id)
     }
@@ -115,8 +120,8 @@ impl Tree {
         }
     }
 
-    /// Whether the item of its root is not up to date: where nodes are changed in their
-    /// place, a tree may grow below a root that stays what it is.
+    /// Whether the root item is out of date. Where nodes are changed in place, the bytes used may
+    /// change while the root stays the same.
     pub(crate) fn is_unsaid(&self) -> bool {
         self.changed.get() || self.item.borrow().bytes_used() != self.bytes_used.get()
     }
@@ -128,29 +133,29 @@ impl Tree {
     }
 }
 
-/// What happened to nodes since the mount.
+/// Counts of node changes since the mount, each by [`TreeKind`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NodeStats {
-    /// Nodes that were copied because they had to change, by [`TreeKind`].
+    /// Nodes copied before a change.
     pub(crate) copied: [u64; TreeKind::ALL.len()],
-    /// Nodes that were changed in their place.
+    /// Nodes changed in place; counted once for each time they turn dirty.
     pub(crate) changed: [u64; TreeKind::ALL.len()],
-    /// Nodes that were split.
+    /// Nodes split because they lacked room.
     pub(crate) split: [u64; TreeKind::ALL.len()],
-    /// Nodes that were written to new places.
+    /// Nodes written to new places.
     pub(crate) written: [u64; TreeKind::ALL.len()],
-    /// Nodes of which a publication had what is changed in their place.
+    /// Nodes handed to the strategy with byte ranges to change in place.
     pub(crate) handed: [u64; TreeKind::ALL.len()],
 }
 
-/// The trees.
+/// All trees of the file system, with their nodes, space and references.
 pub(crate) struct Forest {
     pub(crate) identity: Cell<Identity>,
-    /// The transaction under way.
+    /// Generation of the transaction under way.
     pub(crate) transid: Cell<u64>,
-    /// Whether nodes that nobody shares are changed in their place.
+    /// Unshared nodes are changed in place.
     pub(crate) in_place: bool,
-    /// So many of them at most in one transaction.
+    /// Most nodes changed in place in one transaction; beyond it nodes are copied.
     pub(crate) most_changed: usize,
     pub(crate) nodes: RefCell<NodeCache>,
     pub(crate) space: RefCell<Space>,
@@ -163,11 +168,12 @@ pub(crate) struct Forest {
     pub(crate) stats: Cell<NodeStats>,
 }
 
-/// Who leads to a node: a tree, or a node and the slot in it.
+/// Position of the pointer to a node: a node and a slot in it, or `None` for a root, which the
+/// tree itself points to.
 pub(crate) type Above<'a> = Option<(&'a Rc<Node>, usize)>;
 
 impl Forest {
-    /// A node that is in memory.
+    /// The node that matches `expected`, from memory.
     pub(crate) fn node(&self, expected: Expected) -> Try<Rc<Node>> {
         match self.nodes.borrow().find(&expected) {
             Some(Ok(node)) => Ok(node),
@@ -176,12 +182,12 @@ impl Forest {
         }
     }
 
-    /// The root of a tree.
+    /// The root of `tree`, from memory.
     pub(crate) fn root(&self, tree: &Tree) -> Try<Rc<Node>> {
         self.node(tree.expected())
     }
 
-    /// The node that `slot` of another leads to.
+    /// The node that `slot` of `above` points to, from memory.
     pub(crate) fn child(&self, above: &Node, slot: usize) -> Try<Rc<Node>> {
         let bytes = above.bytes();
         let pointer = node::pointer(&bytes, slot);
@@ -199,7 +205,7 @@ impl Forest {
         self.stats.set(stats);
     }
 
-    /// A new, empty node of a tree.
+    /// Makes an empty node of `tree` in space of its kind.
     pub(crate) fn new_node(&self, tree: &Tree, level: u8) -> Try<Rc<Node>> {
         let taken = self.space.borrow_mut().take_node(tree.space());
         let bytenr = taken.ok_or(Errno::ENOSPC)?;
@@ -224,7 +230,7 @@ impl Forest {
         Ok(made)
     }
 
-    /// A tree leads to a node no more.
+    /// Releases the reference of `tree` to node `left`; a node of a log is pinned at once.
     pub(crate) fn leave(&self, tree: &Tree, left: &Node) {
         tree.grow(-1);
         if tree.is_log() {
@@ -237,8 +243,8 @@ impl Forest {
         self.drop_ref(left.bytenr, NODE_BYTES, Some(left.level()), by, 1);
     }
 
-    /// Somebody refers to an extent `times` less. One that nothing was written to, and
-    /// nobody refers to, is free at once.
+    /// Drops `times` references by `by` to an extent. A node that was never written and has no
+    /// reference left is freed at once.
     pub(crate) fn drop_ref(&self, at: u64, len: u64, level: Option<u8>, by: Ref, times: i64) {
         let mut refs = self.refs.borrow_mut();
         refs.add(at, len, level, by, -times);
@@ -254,8 +260,8 @@ impl Forest {
         nodes.get(at).is_some_and(|node| node.dirt() == Dirt::Fresh)
     }
 
-    /// Whoever `of` leads to is referred to `times` more, by the node itself if `full`,
-    /// else by `tree`.
+    /// Adds `times` references (drops them if negative) to all that node `of` points to: held by
+    /// the node itself if `full`, else by `tree`.
     pub(crate) fn refer(&self, tree: &Tree, of: &Node, full: bool, times: i64) {
         let bytes = of.bytes();
         let level = node::level(&bytes);
@@ -294,8 +300,7 @@ impl Forest {
         }
     }
 
-    /// How often a node is referred to, and the flags of its extent; none if it cannot be
-    /// shared.
+    /// References to node `of` and the flags of its extent; none if the node cannot be shared.
     pub(crate) fn sharing(&self, tree: &Tree, of: &Node) -> Try<Option<(u64, u64)>> {
         let young = of.generation() > tree.last_snapshot.get();
         if !tree.is_shareable() || young || !of.is_clean() {
@@ -304,13 +309,12 @@ impl Forest {
         self.extent_refs(of.bytenr, of.level()).map(Some)
     }
 
-    /// Whether nodes may have to be copied that would be changed in their place, if so many
-    /// more are.
+    /// Whether `more` changed nodes would exceed the limit of nodes changed in place.
     pub(crate) fn may_copy(&self, more: usize) -> bool {
         self.in_place && self.nodes.borrow().changed() + more > self.most_changed
     }
 
-    /// Makes a node one that may be changed: itself, or a copy that takes its place.
+    /// Makes node `of` changeable: the node itself, or a copy that takes its place in `tree`.
     pub(crate) fn own(&self, tree: &Tree, of: Rc<Node>, above: Above<'_>) -> Try<Rc<Node>> {
         if !of.is_clean() {
             return Ok(of);
@@ -335,7 +339,7 @@ impl Forest {
         Ok(copy)
     }
 
-    /// Copies the root of a tree, which belongs to nobody else.
+    /// Copies the root of `tree`, which no other tree shares.
     pub(crate) fn copy_root(&self, tree: &Tree) -> Try<()> {
         let of = self.root(tree)?;
         let copy = self.new_node(tree, of.level())?;
@@ -345,8 +349,8 @@ impl Forest {
         Ok(())
     }
 
-    /// Has whatever a node leads to know of its copy: what a node leads to that is shared
-    /// from now on is referred to by the node, and what its copy leads to, by the tree.
+    /// Moves references after node `of` was copied to `copy`. Extents below a node that stays
+    /// shared are referenced by that node, those below the copy by `tree`.
     //= btrfs-format 3.3
     fn pass_refs(&self, tree: &Tree, of: &Node, copy: &Node, shared: Option<(u64, u64)>) {
         let Some((refs, flags)) = shared else {
@@ -364,7 +368,7 @@ impl Forest {
         }
     }
 
-    /// Has what led to a node lead to another one.
+    /// Makes the pointer at `above`, or the tree if there is none, point to node `to`.
     pub(crate) fn lead_to(&self, tree: &Tree, above: Above<'_>, to: &Node) {
         let generation = to.generation();
         match above {
@@ -388,8 +392,8 @@ impl Forest {
         }
     }
 
-    /// The extent of the node or contents at `at` of so many bytes or this level, as the
-    /// tree of extents has it.
+    /// The item in the tree of extents for the node (with a `level`) or the contents (with `len`
+    /// bytes) at address `at`.
     pub(crate) fn extent(
         &self,
         at: u64,
@@ -407,8 +411,11 @@ impl Forest {
         }
     }
 
-    /// How often the node at `at` is referred to, and its flags, with what has changed
-    /// since the tree of extents was.
+    /// References to the node at `at` and its flags, with the changes that the tree of extents
+    /// does not have yet.
+    ///
+    /// # Errors
+    /// `EUCLEAN` if no reference is left.
     pub(crate) fn extent_refs(&self, at: u64, level: u8) -> Try<(u64, u64)> {
         let found = self.extent(at, Some(level), 0)?;
         let (refs, flags) = found.map_or((0, 0), |(_, e)| (e.refs, e.flags));

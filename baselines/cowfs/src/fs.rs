@@ -1,17 +1,17 @@
-//! A mounted file system: what all verbs share.
+//! A mounted file system: the state that all calls share.
 //!
-//! Invariants: a verb that changes anything is within an *operation*, and the state that a
-//! commit makes durable is taken within none; so a commit is of one instant. Who looks for
-//! pieces of a file has the turn of the file instead, or is within an operation.
-//! Whoever needs both waits for the turn of a file first and begins an operation then. An
-//! operation holds as many bytes of nodes as it may need at most, besides what a commit
-//! needs: so a commit that follows it never runs out of space.
+//! Invariants: each change is within an *operation*, and a commit takes its state while no
+//! operation is open, so a commit is of one instant. A reader of a file's extents holds the turn of
+//! the file or is within an operation. A caller that needs both takes the turn first. An operation
+//! reserves the most node bytes that it may need, beside those of a commit, so the commit that
+//! follows never runs out of space.
 
 use crate::forced::Since;
 use crate::forest::{Forest, Stop, Tree, Try};
+use crate::format::inode::NODATASUM;
 use crate::format::node::Expected;
 use crate::format::superblock::Superblock;
-use crate::format::{Key, NODE, NODE_BYTES, SECTOR, id, kind, node};
+use crate::format::{Key, NODE, NODE_BYTES, SECTOR, id, node};
 use crate::nodes::{Dirt, Node};
 use crate::persist::{Persist, Ticket, read_run};
 use crate::space::{Ranges, Use};
@@ -26,10 +26,10 @@ use std::rc::{Rc, Weak};
 use units::{Ns, Origin, Refusals};
 use vfs::{Errno, Inode, Result, StatFs, Timestamp};
 
-/// Operations at once.
+/// Most operations that run at once.
 const OPERATIONS: usize = 1 << 16;
 
-/// How a file system behaves.
+/// Settings of a mounted file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
     pub(crate) origin: Origin,
@@ -48,20 +48,19 @@ pub(crate) struct Core<S: Persist> {
     pub(crate) me: Weak<Self>,
     pub(crate) forest: Forest,
     pub(crate) superblock: RefCell<Superblock>,
-    /// What it was at the last commit.
+    /// Superblock of the last commit.
     pub(crate) committed: RefCell<Superblock>,
-    /// Trees that have an item of their root, by number; those of [`Forest`] are not among
-    /// them.
+    /// Trees that have an item of their root, by number; those of [`Forest`] are not among them.
     pub(crate) trees: RefCell<BTreeMap<u64, Rc<Tree>>>,
-    /// Held by operations, one each, and by who takes the state for a commit, all.
+    /// One permit for each operation; a commit takes all of them while it takes its state.
     operations: Semaphore,
-    /// Held by who publishes a state, until it is durable.
+    /// Held while a commit publishes its state, until that is durable.
     pub(crate) publishing: Semaphore,
-    /// Held by who makes a chunk.
+    /// Held while a chunk is allocated.
     pub(crate) chunking: Semaphore,
     /// Nodes that are being read, each with how many wait for it.
     reading: RefCell<BTreeMap<u64, (Semaphore, usize)>>,
-    /// What forces go by.
+    /// Changes since the last commit, by which an fsync chooses between log and commit.
     pub(crate) since: RefCell<Since>,
     /// Inodes without a name that are in use, by tree.
     pub(crate) orphans: RefCell<BTreeSet<(u64, u64)>>,
@@ -70,7 +69,7 @@ pub(crate) struct Core<S: Persist> {
     /// Changes there were, and those of them that are durable.
     pub(crate) changes: Cell<u64>,
     pub(crate) settled: Cell<u64>,
-    /// Whether somebody waits to commit of its own accord.
+    /// Whether a task waits for the interval of commits.
     armed: Cell<bool>,
     /// Something could not be written: nothing is written any more.
     pub(crate) failed: Cell<bool>,
@@ -87,10 +86,10 @@ pub(crate) struct Core<S: Persist> {
     pub(crate) counts: Cell<Counts>,
 }
 
-/// What was made durable since the mount.
+/// Commits, syncs and pages written since the mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
-    /// Commits.
+    /// Commits that became durable.
     pub(crate) commits: u64,
     /// Forces that the log was enough for.
     pub(crate) logged: u64,
@@ -107,11 +106,11 @@ pub struct CowFs<S: Persist> {
     pub(crate) core: Rc<Core<S>>,
 }
 
-/// What this body keeps with each inode in memory.
+/// State that this body keeps with each inode in memory.
 pub struct Private {
     /// The tree that it is in.
     pub(crate) tree: Rc<Tree>,
-    /// Its number there.
+    /// Object number of the inode in `tree`.
     pub(crate) number: u64,
     pub(crate) generation: u64,
     pub(crate) flags: Cell<u64>,
@@ -120,12 +119,19 @@ pub struct Private {
     pub(crate) nbytes: Cell<u64>,
     /// Its size on the medium: what was written back.
     pub(crate) disk_size: Cell<u64>,
-    /// Held by those who change where its pages are, or read that.
+    /// Held by a change of the places of the file's pages, and by a read that needs them stable.
     pub(crate) turn: Semaphore,
     /// Pages that space is promised for.
     pub(crate) promised: RefCell<Ranges>,
     /// The number of the next entry of a directory; 0 if it was not looked for.
     pub(crate) next_index: Cell<u64>,
+}
+
+impl Private {
+    /// Whether contents of the file have checksums.
+    pub(crate) fn has_sums(&self) -> bool {
+        self.flags.get() & NODATASUM == 0
+    }
 }
 
 /// An inode in memory.
@@ -141,6 +147,28 @@ pub(crate) struct Operation<'a, S: Persist> {
 impl<S: Persist> Drop for Operation<'_, S> {
     fn drop(&mut self) {
         self.core.forest.space.borrow_mut().let_go(self.held);
+    }
+}
+
+/// The way an inode of a tree is numbered in the file API, which has one number for
+/// each: subvolumes by the highest bits.
+pub(crate) fn ino_of(tree: u64, number: u64) -> vfs::Ino {
+    let tree = if tree == id::FS_TREE { 0 } else { tree };
+    vfs::Ino(tree << TREE_SHIFT | number)
+}
+
+/// The tree and the number of an inode of the file API.
+pub(crate) fn place_of(ino: vfs::Ino) -> (u64, u64) {
+    let tree = ino.0 >> TREE_SHIFT;
+    let tree = if tree == 0 { id::FS_TREE } else { tree };
+    (tree, ino.0 & LAST_INODE)
+}
+
+/// Origin and purpose that the ledger books the contents of `file` under.
+pub(crate) fn owner_of(file: &File) -> Who {
+    Who {
+        origin: file.origin.get(),
+        purpose: Purpose::Data,
     }
 }
 
@@ -188,7 +216,7 @@ impl<S: Persist> Core<S> {
         }
     }
 
-    /// The present.
+    /// Current time of day.
     pub(crate) fn now(&self) -> Timestamp {
         let nanos = u64::from(self.settings.start.nanos) + self.sim.now().0;
         Timestamp {
@@ -208,8 +236,8 @@ impl<S: Persist> Core<S> {
         }
     }
 
-    /// Reads a node, unless somebody else does. There is no other read of it at the same
-    /// time: what was read is not older than what somebody has made of it since.
+    /// Reads a node into the cache; joins a read of the node that is under way. A read thus never
+    /// replaces a newer version of the node.
     async fn load(&self, expected: Expected) -> Result<()> {
         let at = expected.bytenr;
         let turn = {
@@ -274,7 +302,7 @@ impl<S: Persist> Core<S> {
         Err(Errno::EIO)
     }
 
-    /// Where the copies of a range are on the device.
+    /// Device addresses of the copies of a range.
     pub(crate) fn places(&self, start: u64, len: u64) -> Result<Vec<u64>> {
         let space = self.forest.space.borrow();
         match space.place(start) {
@@ -331,8 +359,8 @@ impl<S: Persist> Core<S> {
         self.begin(held).await
     }
 
-    /// Begins an operation for which no commit is made if there is no room: whoever publishes
-    /// waits for it, and for others that follow.
+    /// Begins an operation that fails without a commit if there is no room, for a caller that a
+    /// commit would wait for: the replay of a log.
     pub(crate) async fn operate_uncommitted(&self, items: u64) -> Result<Operation<'_, S>> {
         let held = items * self.cost_of_item();
         self.ensure_sound()?;
@@ -361,7 +389,7 @@ impl<S: Persist> Core<S> {
         self.forest.space.borrow().has_pinned() || self.forest.refs.borrow().steps() > 0
     }
 
-    /// Whether so many items could be changed now. Nobody takes any room meanwhile.
+    /// Whether `items` items could be changed now. Reserves nothing.
     pub(crate) fn has_room(&self, items: u64, frees: bool) -> bool {
         let (bytes, debt) = (items * self.cost_of_item(), self.debt());
         let debt = if frees { debt / 2 } else { debt };
@@ -407,10 +435,9 @@ impl<S: Persist> Core<S> {
         ways(&forest.extents) + ways(&forest.csums) + 2 * new + COMMIT_NODES * NODE_BYTES
     }
 
-    /// Nodes that the pages that space is promised for may need once they are written: a
-    /// leaf has room for the items of some 48 pieces, with those of their extents, of six
-    /// files whose contents lie in an item, or of the sums of 4,000 pages; and may be half
-    /// full.
+    /// Nodes that the pages that space is promised for may need once they are written: a leaf has
+    /// room for the items of some 48 pieces, with those of their extents, of six files whose
+    /// contents lie in an item, or of the sums of 4,000 pages; and may be half full.
     fn nodes_of_promises(&self) -> u64 {
         let (runs, heads) = self.runs.get();
         let pages = self.forest.space.borrow().promised() / SECTOR as u64;
@@ -456,7 +483,7 @@ impl<S: Persist> Core<S> {
             let Some(core) = me.upgrade() else { return };
             core.armed.set(false);
             if core.settled.get() < core.changes.get() && !core.failed.get() {
-                // A failure ends all changes; whoever forces is told.
+                // A failure makes the file system read-only; the next fsync reports it.
                 let _ = core.commit().await;
             }
         });
@@ -496,21 +523,7 @@ impl<S: Persist> Core<S> {
         Ok(next)
     }
 
-    /// The way an inode of a tree is numbered in the file API, which has one number for
-    /// each: subvolumes by the highest bits.
-    pub(crate) fn ino_of(tree: u64, number: u64) -> vfs::Ino {
-        let tree = if tree == id::FS_TREE { 0 } else { tree };
-        vfs::Ino(tree << TREE_SHIFT | number)
-    }
-
-    /// The tree and the number of an inode of the file API.
-    pub(crate) fn place_of(ino: vfs::Ino) -> (u64, u64) {
-        let tree = ino.0 >> TREE_SHIFT;
-        let tree = if tree == 0 { id::FS_TREE } else { tree };
-        (tree, ino.0 & LAST_INODE)
-    }
-
-    /// How full it is.
+    /// Capacity and free space of the file system.
     pub(crate) fn fullness(&self) -> StatFs {
         let space = self.forest.space.borrow();
         let total = self.superblock.borrow().total_bytes;
@@ -551,21 +564,16 @@ impl<S: Persist> Core<S> {
             }
         }
     }
-
-    /// The key of the root's item of a tree.
-    pub(crate) fn root_key(tree: &Tree) -> Key {
-        Key::new(tree.id, kind::ROOT_ITEM, tree.offset)
-    }
 }
 
-/// Commits that who finds no room makes at most: what the first frees may be nodes alone, and
-/// what it settles is freed by the second.
+/// Most commits of an operation that finds no room: the first may free only nodes, and the second
+/// frees what the first settled.
 pub(crate) const COMMITS: u32 = 2;
 /// The last number of an inode: numbers of subvolumes are above.
 const LAST_INODE: u64 = (1 << TREE_SHIFT) - 1;
 /// The last number of a subvolume that those of inodes have room for.
 pub(crate) const LAST_TREE: u64 = (1 << (64 - TREE_SHIFT)) - 1;
-/// Where the number of a subvolume begins in that of an inode.
+/// Position of the subvolume's number in an inode number, in bits.
 const TREE_SHIFT: u32 = 44;
 /// Nodes that a commit may need besides those of extents and sums: of the trees of roots,
 /// chunks and the device.

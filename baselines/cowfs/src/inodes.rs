@@ -7,7 +7,7 @@
 use crate::forest::Tree;
 use crate::format::inode::{InodeItem, NODATACOW, NODATASUM};
 use crate::format::{Key, extent, id, inode, kind, node};
-use crate::fs::{Core, File, Private};
+use crate::fs::{Core, File, Private, ino_of, place_of};
 use crate::persist::{Overwrite, Persist};
 use crate::read::SIZE_MAX;
 use std::cell::{Cell, RefCell};
@@ -55,12 +55,12 @@ impl<S: Persist> Core<S> {
             promised: RefCell::default(),
             next_index: Cell::new(0),
         };
-        Ok(File::new(Self::ino_of(tree.id, number), attr, private))
+        Ok(File::new(ino_of(tree.id, number), attr, private))
     }
 
     /// Brings an inode to memory.
     pub(crate) async fn load_inode(&self, ino: Ino) -> Result<File> {
-        let (tree, number) = Self::place_of(ino);
+        let (tree, number) = place_of(ino);
         let tree = self.tree(tree).ok_or(Errno::ENOENT)?;
         if !id::is_subvolume(tree.id) || number < id::FIRST_FREE {
             return Err(Errno::ENOENT);
@@ -304,7 +304,7 @@ impl<S: Persist> Core<S> {
         }
     }
 
-    /// Where a symbolic link leads.
+    /// Reads the target of a symbolic link.
     pub(crate) async fn target(&self, file: &File) -> Result<Vec<u8>> {
         let key = Key::new(file.private.number, kind::EXTENT_DATA, 0);
         let inline = |data: &[u8]| match extent::piece(data) {

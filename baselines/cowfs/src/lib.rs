@@ -28,24 +28,22 @@
 //! with others are refused, and so is packed content. Metadata have one copy unless two are
 //! requested: that was the default on flash.
 //!
-//! As in Linux an extent is at most 128 MiB, and stays as a whole as long as any part of it
-//! is used; contents of up to 2,048 bytes lie in an item; what is written is allocated at
-//! write-back; nothing is joined across write-backs; chunks are made on demand, a tenth of
-//! the device or a GiB; references settle with the commit; a force goes by the log of its
-//! subvolume, with all names and attributes of the file and the pieces that have changed.
-//! Files share ranges that are copied whole, nodes and extents are shared by snapshots, and
-//! a change to a shared one copies it.
+//! As in Linux an extent is at most 128 MiB, and stays as a whole as long as any part of it is
+//! used; contents of up to 2,048 bytes lie in an item; what is written is allocated at write-back;
+//! nothing is joined across write-backs; chunks are made on demand, a tenth of the device or a GiB;
+//! references settle with the commit; a force goes by the log of its subvolume, with all names and
+//! attributes of the file and the pieces that have changed. Files share ranges that are copied
+//! whole, nodes and extents are shared by snapshots, and a change to a shared one copies it.
 //!
-//! Otherwise than in Linux, a force is a commit after any name of the file has changed since
-//! the last one, but for its making; of what is no regular file; of a new file in a new
-//! directory; of a file whose name another file was moved away from; and if nodes have
-//! little room for a log. Numbers of inodes
-//! below subvolumes carry the subvolume in their high bits. The space of a log is free once
-//! a commit has ended. Inodes and references are written with each change, not delayed. Of
-//! two copies of a node the first is read, and the second if that is damaged; neither is
-//! repaired. A file that is forced after its last name went makes a commit. A snapshot is
-//! one of the first subvolume, in its root directory, made and dropped while no cache is
-//! over the body; what was a snapshot in it is not seen.
+//! Otherwise than in Linux, a force is a commit after any name of the file has changed since the
+//! last one, but for its making; of what is no regular file; of a new file in a new directory; of a
+//! file whose name another file was moved away from; and if nodes have little room for a log.
+//! Numbers of inodes below subvolumes carry the subvolume in their high bits. The space of a log is
+//! free once a commit has ended. Inodes and references are written with each change, not delayed.
+//! Of two copies of a node the first is read, and the second if that is damaged; neither is
+//! repaired. A file that is forced after its last name went makes a commit. A snapshot is one of
+//! the first subvolume, in its root directory, made and dropped while no cache is over the body;
+//! what was a snapshot in it is not seen.
 //!
 //! # Where to start reading
 //!

@@ -22,14 +22,14 @@ use vfs::Timestamp;
 /// Sectors with their contents, by number.
 pub type Blocks = BTreeMap<u64, Box<Block>>;
 
-/// What to make.
+/// Parameters of a new file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MkfsOptions {
     /// Size of the medium in blocks of 4,096 bytes.
     pub blocks: u64,
-    /// Identity.
+    /// UUID of the file system.
     pub uuid: Uuid,
-    /// The present.
+    /// Time of creation, for all timestamps.
     pub now: Timestamp,
     /// Label, up to 255 bytes.
     pub label: String,
@@ -62,7 +62,7 @@ pub enum MkfsError {
     /// The label is too long.
     #[error("expected a label of up to 255 bytes, found {0}")]
     Label(usize),
-    /// The drive failed.
+    /// A write to the drive failed.
     #[error("the drive failed: {0}")]
     Io(#[from] IoError),
 }
@@ -72,7 +72,7 @@ pub enum MkfsError {
 const LEAST: u64 = 10_240;
 /// Bytes of the first chunk of nodes of the tree of chunks.
 const SYSTEM: u64 = 4 << 20;
-/// The first generation.
+/// Generation of everything that mkfs writes.
 const GENERATION: u64 = 1;
 
 /// The trees of an empty file system, in the order in which their nodes lie.
@@ -92,7 +92,7 @@ type Items = BTreeMap<Key, Vec<u8>>;
 struct Plan<'a> {
     options: &'a MkfsOptions,
     chunks: Vec<Chunk>,
-    /// Where each of [`TREES`] is.
+    /// Address of the root node of each of [`TREES`].
     places: Vec<u64>,
 }
 
@@ -311,7 +311,7 @@ impl Plan<'_> {
         bytes
     }
 
-    /// Where the node at an address is on the device.
+    /// Device addresses of the node at the logical address `at`.
     fn copies(&self, at: u64) -> Vec<u64> {
         let own = self
             .chunks

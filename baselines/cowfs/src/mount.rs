@@ -21,7 +21,7 @@ use std::rc::Rc;
 use units::{Bytes, MIB, NoSpace, Ns, Origin};
 use vfs::{Errno, Timestamp};
 
-/// How to mount.
+/// Options of a mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MountOptions {
     /// Whether what becomes free is deallocated on the drive.
@@ -30,10 +30,9 @@ pub struct MountOptions {
     pub in_place: bool,
     /// Whether contents of new files have sums.
     pub sums: bool,
-    /// Whom metadata are booked under.
+    /// Origin of metadata writes in the drive's ledger.
     pub origin: Origin,
-    /// How long changes wait before a commit is made that nobody has asked for: 30 s in
-    /// Linux.
+    /// Interval of commits without an fsync: 30 s in Linux.
     pub interval: Ns,
     /// Memory for nodes that are clean.
     pub cache: Bytes,
@@ -61,7 +60,7 @@ pub enum MountError {
     /// No superblock can be used; this is the first one's reason.
     #[error(transparent)]
     Super(#[from] SuperError),
-    /// What the superblock leads to is damaged.
+    /// A structure below the superblock is damaged.
     #[error("the superblock leads to damaged {0}")]
     Damaged(&'static str),
     /// There is no room for what has to be written to go on from there.
@@ -72,7 +71,7 @@ pub enum MountError {
     Errno(#[from] Errno),
 }
 
-/// What a mount has done.
+/// Work that a mount did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
     /// Files that were forced after the last commit.

@@ -11,7 +11,7 @@
 use crate::forest::{Tree, Try, sound};
 use crate::format::inode::{Entry, NameRef, entries, entry_key, entry_span, far_key, name_refs};
 use crate::format::{Key, id, kind, node};
-use crate::fs::{Core, File, Private};
+use crate::fs::{Core, File, Private, ino_of};
 use crate::inodes::{inode_key, is_dir};
 use crate::persist::Persist;
 use vfs::{DirEntry, Errno, FileKind, NewInode, Rename, Result, Timestamp};
@@ -32,7 +32,7 @@ pub(crate) struct Named<'a> {
 }
 
 impl<S: Persist> Core<S> {
-    /// What `name` leads to: a key, and the kind of file.
+    /// Looks up `name`: key and file type of its target.
     pub(crate) async fn find(
         &self,
         tree: &Tree,
@@ -62,11 +62,11 @@ impl<S: Persist> Core<S> {
     /// was there when the tree was copied, and is in the tree that it was copied from.
     fn inode_at(&self, tree: &Tree, location: Key) -> Try<Option<vfs::Ino>> {
         if location.kind != kind::ROOT_ITEM {
-            return Ok(Some(Self::ino_of(tree.id, location.object)));
+            return Ok(Some(ino_of(tree.id, location.object)));
         }
         let named = Key::new(tree.id, kind::ROOT_REF, location.object);
         let own = self.forest.read(&self.forest.roots, named, |_| ())?;
-        Ok(own.map(|()| Self::ino_of(location.object, id::FIRST_FREE)))
+        Ok(own.map(|()| ino_of(location.object, id::FIRST_FREE)))
     }
 
     /// Entries of a directory behind `cookie`, which is the number of one.
@@ -417,7 +417,7 @@ impl<S: Persist> Core<S> {
         Ok(())
     }
 
-    /// Renames.
+    /// Renames, exchanges or replaces a name, within one operation.
     pub(crate) async fn rename(&self, rename: Rename<'_, Private>) -> Result<()> {
         let Rename {
             from,
@@ -489,7 +489,7 @@ impl<S: Persist> Core<S> {
         Ok(())
     }
 
-    /// What was moved knows when.
+    /// Sets the change time of a renamed inode.
     async fn settle_in(&self, file: &File, now: Timestamp) -> Result<()> {
         file.update(|attr| attr.ctime = now);
         self.store_inode(file).await
@@ -510,7 +510,7 @@ impl<S: Persist> Core<S> {
             })
         });
         let parent = found.await?.flatten().ok_or(Errno::EUCLEAN)?;
-        Ok(Self::ino_of(tree.id, parent))
+        Ok(ino_of(tree.id, parent))
     }
 
     /// The directory that a subvolume is in.
@@ -525,6 +525,6 @@ impl<S: Persist> Core<S> {
                 })
         });
         let (above, dir) = found.await?.flatten().ok_or(Errno::EUCLEAN)?;
-        Ok(Self::ino_of(above, dir))
+        Ok(ino_of(above, dir))
     }
 }

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::rc::Rc;
 
-/// How a node in memory differs from the medium.
+/// State of a cached node relative to the medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dirt {
     /// The medium holds the same bytes, or the node was handed to the strategy.
@@ -133,9 +133,9 @@ pub enum TreeKind {
     Chunk,
     /// Ranges of the device.
     Device,
-    /// Files and directories.
+    /// Files and directories of a subvolume.
     Files,
-    /// Sums of contents.
+    /// Sums of file contents, by address.
     Csum,
     /// Files that were forced since the last commit.
     Log,
@@ -336,7 +336,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn differences_near_each_other_are_one() {
+    fn differences_near_each_other_merge_into_one_range() {
         let before = node::blank();
         let mut now = before.clone();
         now[100] = 1;
@@ -367,7 +367,7 @@ mod tests {
             cache.insert(Rc::new(node(at)));
         }
         for turn in 0..10_000 {
-            // One that stays, and one that goes and comes again elsewhere.
+            // Node 7 stays; another node leaves and returns at the next address.
             let kept = Rc::clone(cache.get(7).expect("it is here"));
             cache.change(&kept);
             cache.take_dirty(|_| true);

@@ -1,23 +1,23 @@
-//! How overwrites and changed nodes persist: what the body asks of a strategy.
+//! The persistence strategy: how overwrites and changed nodes become durable.
 //!
 //! # The contract
 //!
-//! - [`Persist::recover`] is called before any tree is read. What it leaves on the port is
-//!   the state that the last [`Persist::publish`] that has ended has made, or a later one.
-//! - [`Persist::publish`] makes a state durable as a whole: after a power cut before it has
-//!   ended, all of it is there, or nothing. Nodes that are written anew lie where nothing
-//!   leads to before; nodes that are changed in their place, and the superblock, are what
-//!   the state is made of. Everything that was written to the port before is durable, too.
-//! - Which overwrites stay where they are is the strategy's to say ([`Persist::overwrite`]).
-//!   [`Persist::replace`] does them, or says that there is no room for that now, and then
-//!   they are copied. They are read from the port at once; where contents have sums, a power
-//!   cut leaves them there only once a state has been published that names them by their
-//!   ticket ([`Batch::replaced`]), which has their new sums, and what was there before until
-//!   then. What the body cannot take in it hands back ([`Persist::forget`]). A copy is
-//!   written to the port by the body alone.
-//! - Extents and nodes that somebody else shares are copied whatever the strategy says.
+//! - The body calls [`Persist::recover`] before it reads any tree. The port then holds the
+//!   state of the last [`Persist::publish`] that returned, or of a later one.
+//! - [`Persist::publish`] is atomic: a power cut before it returns leaves the whole new state
+//!   or the whole old one. The old state has no pointers to the fresh nodes of a batch; its
+//!   changed nodes and its superblock switch to the new state. All earlier writes to the port
+//!   are durable as well once it returns.
+//! - [`Persist::overwrite`] selects the overwrites that stay at their address.
+//!   [`Persist::replace`] performs them, or returns `None` for lack of room, and the body
+//!   copies instead. Reads of the port return replaced contents at once. Replaced contents
+//!   that have sums survive a power cut only once a published batch names their ticket
+//!   ([`Batch::replaced`]) and holds their new sums; until then a power cut brings the old
+//!   contents back. The body hands back a ticket that it cannot take in
+//!   ([`Persist::forget`]). The body itself writes copies to the port.
+//! - Extents and nodes with more than one reference are copied, whatever the strategy.
 //!
-//! The body hands over bytes and addresses only. A strategy knows no tree and no file.
+//! A strategy receives only bytes and addresses. It must not know trees or files.
 
 use crate::format::superblock::Superblock;
 use crate::format::{Block, NODE_SECTORS, SECTOR, SECTOR_BYTES};
@@ -29,128 +29,129 @@ use std::ops::Range;
 use units::{Extent, Origin, Placement};
 use vfs::{Errno, Result};
 
-/// What happens to written pages of an extent that nobody else refers to.
+/// Treatment of an overwrite of written pages in an unshared extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overwrite {
-    /// New contents go to a new extent, and the old one is split around them.
+    /// New contents go to a new extent; the file's reference to the old one is split around them.
     Copy,
-    /// New contents take the place of the old ones ([`Persist::replace`]); extents stay
-    /// as they are.
+    /// New contents replace the old ones at their address ([`Persist::replace`]); extents and
+    /// references do not change.
     Replace,
 }
 
-/// Contents that take the place of others.
+/// New contents of sectors that were written before, to be stored at the same address.
 #[derive(Clone, Debug)]
 pub struct Replacement {
-    /// Where, in bytes of the port; a whole number of sectors of 4,096 bytes.
+    /// Byte address on the port, a multiple of the sector size (4,096 bytes).
     pub at: u64,
-    /// The new contents, a payload for each sector.
+    /// The new contents, one payload per sector.
     pub contents: Vec<Payload>,
 }
 
-/// Contents that take the place of others, as a strategy calls them.
+/// A strategy's number for one [`Replacement`] that it has performed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticket(pub u64);
 
-/// Why a state is published.
+/// Cause of a publication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// Somebody has forced a file.
+    /// A file was forced (`fsync`).
     Forced,
-    /// It was time, or somebody has asked for everything.
+    /// Any other commit: the commit interval has expired, too much is dirty, space runs short,
+    /// or a sync, a mount or a snapshot needs it.
     Commit,
 }
 
-/// A node that is written where nothing leads to before.
+/// A node at an address that nothing on the medium refers to before this batch.
 #[derive(Clone, Debug)]
 pub struct FreshNode {
-    /// Its address in the file system.
+    /// Logical address of the node in the file system.
     pub address: u64,
-    /// Where each of its copies goes, in bytes of the port.
+    /// Byte addresses on the port, one for each copy of the node.
     pub places: Vec<u64>,
-    /// Its bytes.
+    /// Bytes of the node, sum included, one payload per sector.
     pub contents: [Payload; NODE_SECTORS],
-    /// The tree that it is of.
+    /// Kind of the tree that owns the node.
     pub tree: TreeKind,
 }
 
-/// A node that is changed in its place.
+/// A node that is changed at its address.
 #[derive(Clone, Debug)]
 pub struct ChangedNode {
-    /// The node, with all of its bytes, sum included.
+    /// The node with its addresses and all of its new bytes.
     pub node: FreshNode,
-    /// The generation that it says it is of, which does not change.
+    /// Generation in the header of the node, which a change in place keeps.
     pub generation: u64,
-    /// The bytes that differ from what was published before, in rising order; those of
-    /// its sum are among them.
+    /// Byte ranges that differ from the published node, in ascending order; they include the
+    /// bytes of its sum.
     pub ranges: Vec<Range<usize>>,
 }
 
-/// A state that is to be durable.
+/// Changes that become durable together in one [`Persist::publish`].
 #[derive(Clone, Debug)]
 pub struct Batch {
-    /// Why.
+    /// Cause of this publication.
     pub reason: Reason,
-    /// Nodes that are new, or copies of others, by address.
+    /// New nodes and copies of changed nodes, in the order of their addresses.
     pub fresh: Vec<FreshNode>,
-    /// Nodes that are changed in their place, by address.
+    /// Nodes that are changed in place, in the order of their addresses.
     pub changed: Vec<ChangedNode>,
-    /// Contents whose sums are in it, in the order in which they were replaced: of two
-    /// versions of a sector the later one counts.
+    /// Tickets of replaced contents whose sums the nodes of this batch hold, in the order of
+    /// replacement: of two versions of a sector the later one counts.
     pub replaced: Vec<Ticket>,
-    /// The superblock with where it goes, the first of which counts; none if it stays
-    /// as it is.
+    /// Copies of the superblock with their byte addresses on the port, the primary one first:
+    /// its write switches to the new state. Empty if the superblock does not change.
     pub superblocks: Vec<(u64, Box<Block>)>,
-    /// Whom it is booked under.
+    /// Origin that the writes are charged to.
     pub origin: Origin,
 }
 
-/// A strategy.
+/// A persistence strategy, which owns the port; see the contract in the module docs.
 #[allow(async_fn_in_trait, reason = "a simulation is one thread")]
 pub trait Persist: 'static {
-    /// What everything is read from, and contents and new nodes are written to.
+    /// Port that serves all reads, and takes copied contents and fresh nodes.
     type Port: BlockPort;
 
-    /// The port.
+    /// The port below this strategy, for reads and copies of the body.
     fn port(&self) -> &Self::Port;
 
-    /// Whether nodes that nobody shares are changed in their place. Then forces publish a
-    /// state each, and there is no tree of what was forced.
+    /// Whether unshared nodes are changed in place. Each force is then a commit of its own,
+    /// and no log tree is kept.
     fn changes_nodes_in_place(&self) -> bool {
         false
     }
 
-    /// Nodes that a state changes in their place at most; beyond that they are copied.
+    /// Maximum number of nodes that one batch changes in place; the body copies further ones.
     fn most_changed_nodes(&self) -> usize {
         usize::MAX
     }
 
-    /// What happens to written pages of an unshared extent that are written again;
-    /// `forced` if a program waits for that. Contents with sums are replaced only where
-    /// [`Persist::changes_nodes_in_place`], as their sums change with them.
+    /// Treatment of written pages of an unshared extent that are written again. `forced` tells
+    /// that a force waits for the write-back. Contents with sums are replaced only if
+    /// [`Persist::changes_nodes_in_place`] holds: the nodes with their sums change as well.
     fn overwrite(&self, forced: bool) -> Overwrite {
         let _ = forced;
         Overwrite::Copy
     }
 
-    /// Replaces contents of sectors that were written; none if there is no room for that
-    /// now, and nothing was done.
+    /// Replaces contents of sectors that were written before. `None` if there is no room for
+    /// that now; the old contents then stay.
     ///
     /// # Errors
-    /// `EIO`, `EROFS`.
+    /// `EIO` if the medium fails; `EROFS` if the drive has become read-only.
     async fn replace(&self, one: &Replacement, who: Who) -> Result<Option<Ticket>> {
         let Replacement { at, contents } = one;
         write_run(self.port(), *at, contents, Placement(0), who).await?;
         Ok(Some(Ticket(0)))
     }
 
-    /// Contents whose sums will be in no state: what was there before is there again, where
-    /// the strategy still has it.
+    /// Withdraws a replacement whose ticket no batch will name. The old contents return if the
+    /// strategy still holds them.
     fn forget(&self, ticket: Ticket) {
         let _ = ticket;
     }
 
-    /// Brings the port to the last state that was published.
+    /// Brings the port to the last published state, at mount.
     ///
     /// # Errors
     /// `EIO`.
@@ -158,24 +159,24 @@ pub trait Persist: 'static {
         Ok(())
     }
 
-    /// Makes a state durable.
+    /// Makes `batch` durable as a whole.
     ///
     /// # Errors
-    /// `EIO`: then nothing may be written any more.
+    /// `EIO`, `EROFS`: the body then refuses all further writes.
     async fn publish(&self, batch: Batch) -> Result<()> {
         debug_assert!(batch.changed.is_empty(), "nodes are copied");
         publish_copies(self.port(), batch).await
     }
 
-    /// Where contents go whose lifetime is told by `hint`, on a port with handles.
+    /// Placement handle for contents of the lifetime `hint`.
     fn placement(&self, hint: vfs::Hint) -> Placement {
         let _ = hint;
         Placement(0)
     }
 }
 
-/// Publishes a state all of whose nodes are fresh: nodes, a flush, the first superblock,
-/// and then its copies.
+/// Publishes a batch without changed nodes: writes the nodes, flushes, writes the primary
+/// superblock with FUA, and then its copies without.
 ///
 /// # Errors
 /// `EIO`, `EROFS`.
@@ -199,7 +200,7 @@ pub async fn publish_copies<P: BlockPort>(port: &P, batch: Batch) -> Result<()> 
     Ok(())
 }
 
-/// Writes nodes, runs of neighbours of a kind at once.
+/// Writes all copies of `nodes`. Adjacent nodes of one tree kind form one run of commands.
 ///
 /// # Errors
 /// `EIO`, `EROFS`.
@@ -231,7 +232,7 @@ pub async fn write_nodes<P: BlockPort>(
         writes.push(async move { write_run(port, *start, &run, Placement(0), who).await });
         left = &left[len..];
     }
-    // As many at once as a queue takes; the drive puts them into an order.
+    // Up to QUEUE runs are in flight at once; their order does not matter.
     let mut done = Ok(());
     while !writes.is_empty() {
         let some = writes.split_off(writes.len().saturating_sub(QUEUE));
@@ -243,10 +244,10 @@ pub async fn write_nodes<P: BlockPort>(
     done
 }
 
-/// Commands that are sent at once, a choice of ours.
+/// Runs of nodes in flight at once; our choice.
 const QUEUE: usize = 64;
 
-/// What nodes of a tree are booked as.
+/// Purpose that the ledger books nodes of a tree kind under.
 #[must_use]
 pub const fn purpose(tree: TreeKind) -> Purpose {
     match tree {
@@ -258,11 +259,11 @@ pub const fn purpose(tree: TreeKind) -> Purpose {
     }
 }
 
-/// Most sectors of one command: 1 MiB, as Linux sends at most to a drive that names no
-/// limit of its own.
+/// Maximum sectors of one command: 1 MiB, the limit of Linux for a drive that reports none.
 const COMMAND_SECTORS: usize = 256;
 
-/// Writes a run of sectors, in commands of a size that drives take.
+/// Writes contiguous sectors from byte `at` of the port, in commands of at most 1 MiB,
+/// one after the other.
 ///
 /// # Errors
 /// `EIO`, `EROFS`.
@@ -282,7 +283,7 @@ pub async fn write_run<P: BlockPort>(
     Ok(())
 }
 
-/// Reads a run of sectors.
+/// Reads contiguous sectors from byte `at` of the port, in commands of at most 1 MiB.
 ///
 /// # Errors
 /// `EIO`.
@@ -308,21 +309,21 @@ pub(crate) fn errno(error: IoError) -> Errno {
     }
 }
 
-/// The sectors of the port at a byte.
+/// Extent of the port, in units of 512 bytes, of `sectors` of 4,096 bytes from byte `at`.
 pub(crate) fn extent(at: u64, sectors: usize) -> Extent {
     let each = SECTOR_BYTES / units::SECTOR;
     Extent::new(at / units::SECTOR, (sectors as u64 * each) as u32)
 }
 
-/// Btrfs as Linux has it: everything that changes is copied, or, without copies of
-/// contents (`nodatacow`), contents are written in their place and have no sums.
+/// Btrfs as in Linux: nodes and contents are copied; with `nodatacow`, contents are
+/// overwritten in place and new files have no sums.
 pub struct Btrfs<P> {
     port: P,
     in_place: bool,
 }
 
 impl<P: BlockPort> Btrfs<P> {
-    /// The strategy over a port; `in_place` if contents are overwritten in their place.
+    /// Creates the strategy over `port`; `in_place` overwrites contents in place (`nodatacow`).
     #[must_use]
     pub const fn new(port: P, in_place: bool) -> Self {
         Self { port, in_place }
@@ -343,18 +344,18 @@ impl<P: BlockPort> Persist for Btrfs<P> {
         }
     }
 
-    /// The handle of a lifetime that programs name, as other file systems here have it:
-    /// short ones first.
+    /// Handle 0 without a hint; 1 for the shortest lifetime, and so on, up to the last handle.
+    /// The other file systems here map hints alike.
     fn placement(&self, hint: vfs::Hint) -> Placement {
         let last = self.port.handles().saturating_sub(1);
         Placement((hint as u16).saturating_sub(1).min(last))
     }
 }
 
-/// The newest superblock of a port.
+/// Reads the valid superblock of the highest generation.
 ///
 /// # Errors
-/// Why there is none.
+/// The error of the first damaged copy if no copy is valid.
 pub(crate) async fn newest<P: BlockPort>(
     port: &P,
     origin: Origin,
@@ -372,7 +373,7 @@ pub(crate) async fn newest<P: BlockPort>(
         let read = read.map_err(|_| SuperError::Unread);
         match read.and_then(|()| Superblock::decode(&block, at, size)) {
             Ok(found) => {
-                // Of those of a generation the first counts, which alone leads to a log.
+                // Among copies of one generation the primary counts: it alone leads to a log.
                 let newer = best
                     .as_ref()
                     .is_none_or(|b| found.generation > b.generation);

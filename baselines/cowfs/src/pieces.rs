@@ -1,8 +1,8 @@
-//! Pieces of files: found, cut out and put in.
+//! Pieces of files: lookup, cutting and insertion.
 //!
-//! An extent is written once, as a whole. A file has a part of it; what is written over
-//! is cut out of that part, which becomes two if it was in the middle. The extent stays
-//! as long as any part of it is used, all of it.
+//! An extent is allocated once, as a whole, and a piece of a file refers to a part of it. An
+//! overwrite that copies cuts its range out of that piece, which leaves two pieces if the range
+//! was in the middle. The whole extent stays allocated as long as any part of it is in use.
 //!
 //! Invariants: pieces of a file do not overlap; each is one reference to its extent.
 //= btrfs-format 4.5
@@ -15,17 +15,17 @@ use crate::persist::Persist;
 use std::ops::Range;
 use vfs::{Errno, Result};
 
-/// A piece of a file, with the bytes that lie in its item.
+/// A piece of a file, decoded from its item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// The contents, from the start of the file.
+    /// Contents that lie in the item itself, from the start of the file.
     Inline(Vec<u8>),
-    /// A part of an extent at this byte of the file.
+    /// A part of an extent, at this byte offset of the file.
     Part(u64, Part),
 }
 
 impl Found {
-    /// The bytes of the file that it is of: whole sectors.
+    /// Byte range of the file that this piece covers, in whole sectors.
     pub(crate) fn span(&self) -> Range<u64> {
         match self {
             Self::Inline(_) => 0..SECTOR_BYTES,
@@ -34,7 +34,7 @@ impl Found {
     }
 
     fn of(key: Key, data: &[u8]) -> Try<Self> {
-        // Packed contents of others cannot be read here.
+        // Compressed or encoded contents of other writers are not supported.
         let piece = extent::piece(data).ok_or(Errno::EOPNOTSUPP)?;
         Ok(match piece {
             Piece::Inline(bytes) => Self::Inline(bytes.to_vec()),
@@ -48,7 +48,7 @@ pub(crate) const fn piece_key(number: u64, at: u64) -> Key {
 }
 
 impl Forest {
-    /// The first piece of a file that ends behind `at`.
+    /// The first piece of a file that ends after byte `at`.
     pub(crate) fn piece_from(&self, tree: &Tree, number: u64, at: u64) -> Try<Option<Found>> {
         let is_piece = |key: Key| (key.object, key.kind) == (number, kind::EXTENT_DATA);
         let before = self.last_until(tree, piece_key(number, at), |key, data| {
@@ -68,8 +68,7 @@ impl Forest {
         next.flatten().transpose()
     }
 
-    /// The pieces of a file that reach into `span`, as far as one leaf has them: a few at
-    /// once.
+    /// The first pieces of a file that overlap `span`, as far as one leaf holds them.
     fn pieces_in_leaf(&self, tree: &Tree, number: u64, span: &Range<u64>) -> Try<Vec<Found>> {
         let Some(first) = self.piece_from(tree, number, span.start)? else {
             return Ok(Vec::new());
@@ -91,8 +90,8 @@ impl Forest {
         Ok(some)
     }
 
-    /// Cuts `span` out of the first piece that reaches into it; gives how many bytes of
-    /// the file that were, none once there is none.
+    /// Cuts `span` out of the first piece that overlaps it. Returns the bytes of contents cut (0
+    /// for a hole), or `None` if no piece overlaps.
     fn cut_one(&self, tree: &Tree, number: u64, span: &Range<u64>) -> Try<Option<u64>> {
         let Some(found) = self.piece_from(tree, number, span.start)? else {
             return Ok(None);
@@ -145,7 +144,8 @@ impl Forest {
         Ok(Some(if part.is_hole() { 0 } else { to - from }))
     }
 
-    /// Puts a part of an extent into a file where nothing is, and refers to it.
+    /// Inserts a piece at byte `at` of a file, where the file has none, and adds a reference to
+    /// its extent.
     pub(crate) fn put_part(&self, tree: &Tree, number: u64, at: u64, part: Part) -> Try<()> {
         self.insert(tree, piece_key(number, at), &part.item())?;
         if !part.is_hole() && !tree.is_log() {
@@ -157,8 +157,8 @@ impl Forest {
         Ok(())
     }
 
-    /// Whether anybody else refers to the extent of a part that a file has at `at`, or may:
-    /// as Linux does, one that is as old as the last snapshot counts as shared.
+    /// Whether the extent of `part`, which the file has at `at`, has or may have other
+    /// references. As in Linux, a part that is no newer than the last snapshot counts as shared.
     pub(crate) fn is_shared(&self, tree: &Tree, number: u64, at: u64, part: Part) -> Try<bool> {
         if part.generation <= tree.last_snapshot.get() {
             return Ok(true);
@@ -180,7 +180,7 @@ impl Forest {
 }
 
 impl<S: Persist> Core<S> {
-    /// The pieces of a file that reach into `span`, in order.
+    /// The pieces of a file that overlap `span`, in ascending order.
     pub(crate) async fn pieces(
         &self,
         tree: &Tree,
@@ -198,8 +198,8 @@ impl<S: Persist> Core<S> {
         Ok(all)
     }
 
-    /// Cuts a range out of a file, within an operation; gives how many bytes of its extents
-    /// that were.
+    /// Cuts `span` out of a file, within an operation. Returns the bytes of contents cut,
+    /// without holes.
     pub(crate) async fn cut(&self, tree: &Tree, number: u64, span: Range<u64>) -> Result<u64> {
         let mut cut = 0;
         let forest = &self.forest;

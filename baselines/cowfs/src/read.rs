@@ -1,8 +1,8 @@
-//! Reading files: contents are set beside their sums before anybody sees them.
+//! Reading files: contents are verified against their sums before they are returned.
 
 use crate::format::extent::Part;
 use crate::format::{SECTOR, SECTOR_BYTES};
-use crate::fs::{Core, File};
+use crate::fs::{Core, File, owner_of};
 use crate::persist::{Persist, read_run};
 use crate::pieces::Found;
 use nand::Payload;
@@ -10,11 +10,12 @@ use std::sync::Arc;
 use vfs::direct::{gather, sectors, touched, visible};
 use vfs::{Errno, Result, SeekWhat};
 
-/// The largest size of a file.
+/// Maximum size of a file in bytes: the largest signed offset.
 pub(crate) const SIZE_MAX: u64 = i64::MAX as u64;
 
 impl<S: Persist> Core<S> {
-    /// Fills `pages` with the pages of a file from number `first` on.
+    /// Fills `pages` with the pages of a file from index `first` on; holes and unwritten
+    /// extents are zeros.
     pub(crate) async fn read_pages(
         &self,
         file: &File,
@@ -46,11 +47,12 @@ impl<S: Persist> Core<S> {
         Ok(())
     }
 
-    /// Reads a part of an extent. What does not fit its sums may be what a snapshot has come
-    /// to share while it was being replaced.
+    /// Reads a part of an extent and verifies it. A mismatch may stem from a replacement in
+    /// progress, of contents that a snapshot has come to share meanwhile: the read waits for the
+    /// replacement and is repeated once.
     async fn read_part(&self, file: &File, part: Part, out: &mut [Payload]) -> Result<()> {
-        if !Self::has_sums(file) {
-            // Nothing would say what was read, so it is waited for first.
+        if !file.private.has_sums() {
+            // Without sums a half-replaced range would go unnoticed, so the read waits first.
             let at = part.bytenr + part.offset;
             self.staged.wait(at, part.bytes).await;
         }
@@ -66,32 +68,32 @@ impl<S: Persist> Core<S> {
         }
     }
 
-    /// Reads a part of an extent, and whether it fits its sums.
+    /// Reads a part of an extent. Returns whether its contents match their sums.
     async fn read_once(&self, file: &File, part: Part, out: &mut [Payload]) -> Result<bool> {
         let at = part.bytenr + part.offset;
         let places = self.places(at, part.bytes)?;
         let place = *places.first().ok_or(Errno::EUCLEAN)?;
-        let who = Self::owner_of(file);
+        let who = owner_of(file);
         read_run(self.persist.port(), place, out, who).await?;
-        if !Self::has_sums(file) {
+        if !file.private.has_sums() {
             return Ok(true);
         }
         let sums = self.sums(&self.forest.csums, at, out.len()).await?;
         Ok(out.iter().zip(&sums).all(|(payload, sum)| {
             let found = self.sums.of(payload);
-            // What has no sum was written while sums were not wanted.
+            // A sector without a sum was written while sums were off.
             sum.is_none_or(|sum| found == Some(sum))
         }))
     }
 
-    /// What can be seen of a page of a file of this size.
+    /// Bytes of page `index` on the medium, with zeros past a file end at `size`.
     pub(crate) async fn visible(&self, file: &File, index: u64, size: u64) -> Result<[u8; SECTOR]> {
         let mut page = [Payload::Zero];
         self.read_pages(file, index, &mut page).await?;
         visible(&page[0], index, size)
     }
 
-    /// Reads around the cache, whole sectors.
+    /// Reads `out` at `offset`, both in whole sectors of 512 bytes, and bypasses the page cache.
     pub(crate) async fn read_direct(&self, file: &File, offset: u64, out: &mut [u8]) -> Result<()> {
         let range = sectors(offset, out.len(), SIZE_MAX)?;
         let pages = touched(&range);
@@ -100,7 +102,8 @@ impl<S: Persist> Core<S> {
         gather(&range, &payloads, out)
     }
 
-    /// Where data or a hole begins, from `offset` on.
+    /// Offset of the first data, or of the first hole, at or after `offset`. The end of the file
+    /// counts as a hole; `None` if there is no such offset.
     pub(crate) async fn seek(
         &self,
         file: &File,

@@ -273,7 +273,7 @@ impl Forest {
                 *count = count.saturating_add(more);
             }
             Some(Place::Item(item, count)) => {
-                // The sum in the extent's item is of the same length: it cannot stop.
+                // The item of the extent keeps its length, so the second write cannot stop.
                 self.fetch_for_update(&self.extents, key)?;
                 self.set(&self.extents, item, &by.item(count.saturating_add(more)))?;
             }

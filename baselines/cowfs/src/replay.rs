@@ -1,8 +1,8 @@
-//! Mounting after a power cut: what was forced is laid over the last commit.
+//! Replay of the log at a mount after a power cut: forced files are applied to the last commit.
 //!
-//! Invariants: nothing of the log is written over before a commit has what it says, and one
-//! commit has all of it; a log that is damaged ends the mount, and changes nothing on the
-//! medium.
+//! Invariants: the nodes and extents of the log are not overwritten before a commit holds its
+//! files, and one commit holds all of them. A damaged log fails the mount and leaves the medium
+//! unchanged.
 //= btrfs-format 6.1
 
 use crate::forest::Tree;
@@ -20,11 +20,11 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use vfs::{Errno, FileKind, Result};
 
-/// Items that are changed for an item of a log.
+/// Items that the operation of one replayed file reserves nodes for.
 const ITEMS: u64 = 16;
 
 impl<S: Persist> Core<S> {
-    /// Lays a log over the trees; gives how many files were in it.
+    /// Applies the log whose root tree begins at `start`. Returns the number of files in it.
     pub(crate) async fn replay(&self, start: Start) -> Result<u64> {
         let root = Rc::new(Tree::at(id::LOG, start));
         let mut met = BTreeSet::new();
@@ -51,7 +51,8 @@ impl<S: Persist> Core<S> {
         Ok(files)
     }
 
-    /// Keeps the places of the nodes of a tree, which the tree of extents does not have.
+    /// Marks the nodes of a log tree as used space, since the tree of extents does not list them,
+    /// and adds their addresses to `met`.
     async fn hold_nodes(&self, tree: &Tree, met: &mut BTreeSet<u64>) -> Result<()> {
         let mut left = vec![self.with(|| self.forest.root(tree)).await?];
         while let Some(one) = left.pop() {
@@ -60,7 +61,7 @@ impl<S: Persist> Core<S> {
                 .space
                 .borrow_mut()
                 .occupy(one.bytenr, NODE_BYTES);
-            // A node that is led to twice, or belongs to another tree, is none of a log.
+            // A node that is met twice, or in use by another tree, is damage.
             if !held || !met.insert(one.bytenr) {
                 return Err(Errno::EUCLEAN);
             }
@@ -74,7 +75,7 @@ impl<S: Persist> Core<S> {
         Ok(())
     }
 
-    /// Keeps the places of extents that the log alone has.
+    /// Marks the extents that only the log refers to as used space and as new.
     async fn hold_extents(&self, log: &Tree) -> Result<()> {
         let mut from = Key::default();
         loop {
@@ -195,8 +196,8 @@ impl<S: Persist> Core<S> {
         Ok(())
     }
 
-    /// Puts a piece of a file in, and the sums of its contents; gives the bytes that the
-    /// file has then.
+    /// Applies one logged piece, or hole, with the sums of its contents. Returns the bytes of
+    /// contents of the file, which were `nbytes` before.
     async fn replay_piece(
         &self,
         tree: &Tree,
@@ -239,7 +240,8 @@ impl<S: Persist> Core<S> {
         Ok(nbytes.saturating_add(part.bytes).saturating_sub(cut))
     }
 
-    /// Has a file have a name: whoever had it since the last commit has lost it.
+    /// Enters a logged name of file `number`. Another file that has the name in the last commit
+    /// loses it.
     async fn replay_name(&self, tree: &Rc<Tree>, number: u64, name: NameRef<'_>) -> Result<()> {
         let at = Named {
             dir: name.parent,
@@ -263,7 +265,7 @@ impl<S: Persist> Core<S> {
         let kind = FileKind::Regular.entry_number();
         self.put_entry(tree, at, index, inode_key(number), kind)
             .await?;
-        // The name may be among those that the inode has.
+        // The inode may list this name already.
         match self.take_ref(tree, number, at).await {
             Ok(_) | Err(Errno::EUCLEAN) => {}
             Err(errno) => return Err(errno),
@@ -271,7 +273,7 @@ impl<S: Persist> Core<S> {
         self.put_ref(tree, number, at, index).await
     }
 
-    /// A directory has got a name more.
+    /// Adds `more` names of this length to the size of a directory, which counts each twice.
     async fn change_dir(&self, tree: &Tree, at: Named<'_>, more: u64) -> Result<()> {
         let mut item = self.inode_item(tree, at.dir).await?.ok_or(Errno::EUCLEAN)?;
         if item
@@ -286,7 +288,7 @@ impl<S: Persist> Core<S> {
             .await
     }
 
-    /// A file has lost a name to another one.
+    /// Removes name `at` from file `number`; a file without further names becomes an orphan.
     async fn lose_replayed(&self, tree: &Rc<Tree>, number: u64, at: Named<'_>) -> Result<()> {
         let index = self.take_ref(tree, number, at).await?;
         self.take_entry(tree, at, index).await?;
@@ -302,7 +304,7 @@ impl<S: Persist> Core<S> {
     }
 }
 
-/// The part of an extent that an item of a file is, if it is one.
+/// Decodes the part of an extent from the data of a piece; `None` for other data and holes.
 fn part_of(data: &[u8]) -> Option<Part> {
     match piece(data) {
         Some(Piece::Extent(part)) if !part.is_hole() => Some(part),

@@ -1,23 +1,20 @@
-//! Snapshots of the first subvolume: made by copying the root of its tree, and dropped
-//! again.
+//! Snapshots of the first subvolume: creation, by a copy of the root of its tree, and removal.
 //!
-//! All below the root is shared then: each node counts who leads to it. Who changes a
-//! shared node copies it; what it leads to is referred to once more, by the copy's tree,
-//! or, where the node was made for the tree that leaves it, by the node itself
-//! ([`crate::forest`]).
+//! All nodes below the root are then shared, and the tree of extents counts the references to each.
+//! A change copies a shared node and adds a reference to each of its children: by the node itself
+//! if the node was made for the tree that changes it, else by that tree ([`crate::forest`]).
 //!
-//! Invariants: a snapshot is of a commit; whatever is changed afterwards, it stays what it
-//! was. A tree that is dropped leaves behind no reference by itself: nodes made for it that
-//! others share refer to what they lead to by themselves first.
+//! Invariants: a snapshot holds the state of a commit and does not change, except by writes to
+//! the snapshot itself. A dropped tree leaves no reference in its name: nodes that were made
+//! for it and that other trees share refer to their children by themselves first.
 //= btrfs-format 5
 
 use crate::forest::Tree;
 use crate::format::extent::{FULL_BACKREF, Ref};
 use crate::format::inode::InodeItem;
-use crate::format::node;
 use crate::format::tree::{root_ref, uuid_key};
-use crate::format::{Key, NODE_BYTES, id, kind};
-use crate::fs::{Core, CowFs, LAST_TREE};
+use crate::format::{Key, NODE_BYTES, id, kind, node};
+use crate::fs::{Core, CowFs, LAST_TREE, ino_of};
 use crate::inodes::inode_key;
 use crate::names::Named;
 use crate::nodes::Node;
@@ -27,24 +24,28 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use vfs::{Errno, FileKind, Ino, Result, Timestamp};
 
-/// Items that making or dropping a snapshot changes, besides nodes that are shared.
+/// Items that creating or dropping a snapshot changes, besides shared nodes.
 const ITEMS: u64 = 16;
 
 impl<S: Persist> CowFs<S> {
-    /// Makes a snapshot of all files as they are now, as a directory `name` in the root
-    /// directory, that nothing can be changed in if it is `read_only`. Gives the inode of
-    /// its top. No file is in use, and nothing dirty is in a cache.
+    /// Creates a snapshot of the first subvolume as directory `name` of the root directory, and
+    /// commits it; `read_only` forbids changes in it. Returns the inode number of its root
+    /// directory. The caller ensures that no file is in use and no cache holds dirty pages.
     ///
     /// # Errors
-    /// `EEXIST`, `EINVAL` if that is no name, `ENOSPC`, `EIO`, `EUCLEAN`.
+    /// `EEXIST`; `EINVAL` if `name` is not a valid name; `EOVERFLOW` if too many names of the
+    /// directory share its hash; `ENOSPC`; `EROFS` after a failed write; `EIO`; `EUCLEAN` if a tree
+    /// is damaged.
     pub async fn snapshot(&self, name: &[u8], read_only: bool, now: Timestamp) -> Result<Ino> {
         self.core.snapshot(name, read_only, now).await
     }
 
-    /// Drops a snapshot, with all that it alone has. No file in it is in use.
+    /// Drops snapshot `name` with all nodes and extents that it alone refers to, and commits. The
+    /// caller ensures that no file in it is in use.
     ///
     /// # Errors
-    /// `ENOENT`, `EINVAL` if it is none, `ENOSPC`, `EIO`, `EUCLEAN`.
+    /// `ENOENT`; `EINVAL` if `name` is not a snapshot; `ENOSPC` if the commit lacks room for nodes;
+    /// `EROFS` after a failed write; `EIO`; `EUCLEAN` if a tree is damaged.
     pub async fn drop_snapshot(&self, name: &[u8], now: Timestamp) -> Result<()> {
         self.core.drop_snapshot(name, now).await
     }
@@ -70,11 +71,11 @@ impl<S: Persist> Core<S> {
         };
         self.note_change();
         self.commit().await?;
-        Ok(Self::ino_of(number, id::FIRST_FREE))
+        Ok(ino_of(number, id::FIRST_FREE))
     }
 
-    /// Waits until nobody is at work, nothing has changed since the last commit, and there is
-    /// room for what making or dropping a snapshot changes.
+    /// Commits until nothing has changed since the last commit and [`ITEMS`] items have room. The
+    /// permit returned excludes all operations.
     async fn alone_with_room(&self, frees: bool) -> Result<Permit> {
         loop {
             let made = match frees {
@@ -91,7 +92,7 @@ impl<S: Persist> Core<S> {
         }
     }
 
-    /// The number of the next subvolume.
+    /// Number for a new subvolume: one more than the highest in the tree of roots.
     async fn next_tree(&self) -> Result<u64> {
         let last = Key::new(id::LAST_FREE, u8::MAX, u64::MAX);
         let roots = &self.forest.roots;
@@ -148,7 +149,7 @@ impl<S: Persist> Core<S> {
         self.change_top(tree, 2 * name.len() as i64, now).await
     }
 
-    /// An identity for a subvolume: that of the file system, changed by its number and age.
+    /// UUID for a subvolume: that of the file system plus its number and the generation.
     fn identity_of(&self, number: u64) -> [u8; 16] {
         let mut uuid = self.forest.identity.get().fsid;
         let transid = self.forest.transid.get();
@@ -161,7 +162,8 @@ impl<S: Persist> Core<S> {
         uuid
     }
 
-    /// Has a name of the first subvolume lead to another one.
+    /// Enters name `at` of `tree`, which leads to subvolume `number`, with its references in the
+    /// tree of roots.
     async fn name_tree(&self, tree: &Tree, number: u64, at: Named<'_>, index: u64) -> Result<()> {
         let location = Key::new(number, kind::ROOT_ITEM, u64::MAX);
         let directory = FileKind::Directory.entry_number();
@@ -175,7 +177,7 @@ impl<S: Persist> Core<S> {
         Ok(())
     }
 
-    /// The names in the root directory have become more, or fewer, by so many bytes.
+    /// Changes the size of the root directory by `bytes`, and its times to `now`.
     async fn change_top(&self, tree: &Tree, bytes: i64, now: Timestamp) -> Result<()> {
         let item = self.inode_item(tree, id::FIRST_FREE).await?;
         let item = item.ok_or(Errno::EUCLEAN)?;
@@ -201,7 +203,7 @@ impl<S: Persist> Core<S> {
         let dropped = self.tree(key.object).ok_or(Errno::EUCLEAN)?;
         {
             let _alone = self.alone_with_room(true).await?;
-            // Nothing is gone yet if the commit would have no room for all that it settles.
+            // Refuse before any change if the commit would lack room to settle all references.
             let more = self.own_references(&dropped).await?;
             if !self.has_room_to_settle(more) {
                 return Err(self.refuse_nodes(more * NODE_BYTES));
@@ -217,7 +219,7 @@ impl<S: Persist> Core<S> {
         self.commit().await
     }
 
-    /// References of nodes that a tree alone leads to.
+    /// Number of items in the nodes that `tree` alone refers to: a bound on their references.
     async fn own_references(&self, tree: &Tree) -> Result<u64> {
         let forest = &self.forest;
         let (mut left, mut count) = (vec![self.with(|| forest.root(tree)).await?], 0);
@@ -253,7 +255,7 @@ impl<S: Persist> Core<S> {
         self.take_entry(tree, at, index).await
     }
 
-    /// Takes a tree out, with all that it alone leads to.
+    /// Removes a tree with its root item, and drops its references.
     async fn drop_tree(&self, tree: &Rc<Tree>) -> Result<()> {
         let forest = &self.forest;
         let root = self.with(|| forest.root(tree)).await?;
@@ -274,12 +276,12 @@ impl<S: Persist> Core<S> {
                 Err(errno) => return Err(errno),
             }
         }
-        let key = Self::root_key(tree);
+        let key = tree.root_key();
         self.with(|| forest.remove(&forest.roots, key)).await
     }
 
-    /// Takes away the references of nodes that a tree alone leads to: of one of them and
-    /// those below.
+    /// Drops the references that `top`, and the nodes below it that `tree` alone refers to, hold
+    /// on their children. Shared nodes below are handed over ([`Self::hand_over`]).
     async fn drop_below(&self, tree: &Tree, top: &Rc<Node>) -> Result<()> {
         let forest = &self.forest;
         let level = top.level();
@@ -303,8 +305,8 @@ impl<S: Persist> Core<S> {
         Ok(())
     }
 
-    /// Has nodes that others share, and that were made for a tree that is dropped, refer to
-    /// what they lead to by themselves.
+    /// Converts `top`, a shared node, and the nodes below it to full back references as far as they
+    /// were made for `tree`: the nodes then refer to their children, instead of the dropped tree.
     //= btrfs-format 3.3
     async fn hand_over(&self, tree: &Tree, top: Rc<Node>) -> Result<()> {
         let forest = &self.forest;
@@ -326,13 +328,14 @@ impl<S: Persist> Core<S> {
     }
 }
 
-/// Refuses a node that is met again, though one alone is said to lead to it.
+/// Records `node` in `met`; `EUCLEAN` if it is there already: only one reference to it is counted.
 fn ensure_new(met: &mut BTreeSet<u64>, node: &Node) -> Result<()> {
     let new = met.insert(node.bytenr);
     new.then_some(()).ok_or(Errno::EUCLEAN)
 }
 
-/// The keys of the name of a subvolume, in either direction.
+/// Keys of the two references in the tree of roots, between subvolume `above`, which holds the
+/// name, and subvolume `below`.
 const fn ref_keys(above: u64, below: u64) -> [Key; 2] {
     [
         Key::new(above, kind::ROOT_REF, below),

@@ -1,4 +1,4 @@
-//! Space: chunks of addresses, the block groups in them, and what is free in each.
+//! Space: chunks of addresses, their block groups, and the free ranges of each group.
 //!
 //! Invariants:
 //! - Space that is given out was free. A pinned range is free again only once the next commit
@@ -179,7 +179,7 @@ pub(crate) enum Use {
 }
 
 impl Use {
-    /// The purpose of a block group with these flags.
+    /// The purpose that a block group with `flags` serves; data unless the flags say otherwise.
     pub(crate) const fn of(flags: u64) -> Self {
         match flags & group::WHAT {
             group::SYSTEM => Self::System,
@@ -370,7 +370,7 @@ impl Space {
         self.freeing = 0;
         for (mut start, len) in freed.iter() {
             let end = start + len;
-            // Ranges of different groups may have met.
+            // One range may span groups, since ranges that touch are merged.
             while start < end {
                 let Some(group) = self.group_mut(start) else {
                     break;

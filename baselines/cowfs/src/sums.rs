@@ -1,6 +1,6 @@
 //! Checksums of contents: four bytes per sector, in items keyed by address.
 //!
-//! Invariants: items of sums do not overlap; an item is no longer than a leaf takes.
+//! Invariants: items of sums do not overlap; each fits into a leaf.
 //= btrfs-format 3.4
 
 use crate::forest::{Forest, Tree, Try, sound};
@@ -12,8 +12,8 @@ use nand::{Payload, UNIT};
 use std::ops::Range;
 use vfs::{Errno, Result};
 
-/// Sums in an item, at most: as in Linux one less than a leaf has room for beside another
-/// item.
+/// Maximum number of sums in an item: as in Linux, one less than a leaf has room for beside
+/// another item.
 const SUMS_MOST: usize = (node::LEAF - 2 * node::ITEM) / 4 - 1;
 
 /// Tables for the sums of pattern sectors. The sum of a sector that repeats a number is the
@@ -228,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_have_the_sum_of_their_bytes() {
+    fn pattern_payload_has_the_sum_of_its_bytes() {
         let sums = PatternSums::new();
         for pattern in [0, 1, 0x0102_0304_0506_0708, u64::MAX, 0xdead_beef << 20] {
             let payload = Payload::Fill(pattern);

@@ -1,7 +1,8 @@
-//! Having a file have what was written: pieces, sums, and tickets of what was replaced.
+//! Take-in of written contents: the file gets their pieces and sums, and the next batch the
+//! tickets of replaced contents.
 //!
-//! Invariant: what takes the place of other contents is taken in only while the file alone
-//! has these; so nothing of a snapshot changes, whenever it was made.
+//! Invariant: a replacement is taken in only while its extent is unshared, so contents of a
+//! snapshot never change, whenever it was made.
 
 use crate::format::SECTOR_BYTES;
 use crate::format::extent::Part;
@@ -12,40 +13,40 @@ use crate::staged::Stage;
 use nand::Payload;
 use vfs::{DirtyPage, Result};
 
-/// Items that a piece of a file changes: those around it, itself, its sums, the inode.
+/// Items that taking in one piece changes: neighbours, the piece, its sums and the inode.
 pub(crate) const PIECE_ITEMS: u64 = 6;
 
-/// Items that its sums are at most: those of two leaves, of which one is split.
+/// Items that copying the sums of one piece counts as: two leaves, of which one is split.
 const SUM_ITEMS: u64 = 3;
 
-/// Contents that were written, and are not the file's yet.
+/// Contents that were written to the port and that the file does not refer to yet.
 pub(crate) struct Written {
-    /// Where in the file.
+    /// Byte offset in the file.
     pub(crate) at: u64,
-    /// Where on the medium.
+    /// Part of an extent that holds the contents.
     pub(crate) part: Part,
-    /// Sums of its sectors; none without sums.
+    /// One sum per sector; empty for a file without sums.
     pub(crate) sums: Vec<u32>,
-    /// Whether its extent is nothing that anybody leads to before the file has it.
+    /// Whether the extent was allocated for these contents and has no references yet.
     pub(crate) new: bool,
-    /// Whether the file has it there already, and but its sums may have changed.
+    /// Whether the file has this piece already, so that at most its sums change.
     pub(crate) stays: bool,
-    /// What took the place of other contents.
+    /// Set if the strategy has replaced written contents ([`Persist::replace`]).
     pub(crate) replaced: Option<Replaced>,
 }
 
-/// Contents that took the place of others.
+/// Contents that replaced others at their address.
 pub(crate) struct Replaced {
-    /// What the strategy calls them.
+    /// The strategy's number for the replacement.
     pub(crate) ticket: Ticket,
     pub(crate) contents: Vec<Payload>,
-    /// Held until the sums are in the trees, or what was there before is there again.
+    /// Keeps the range staged until its new sums are in the trees or it is withdrawn.
     pub(crate) _stage: Stage,
 }
 
 impl Written {
-    /// Items that are changed, and may need new nodes, once the file has it. What stays has
-    /// new sums alone, in nodes that are changed in their place unless they are `copied`.
+    /// Items that may need new nodes when the file takes these contents in. A piece that stays
+    /// changes only its sums, which need no new nodes unless changed nodes may be `copied`.
     const fn items(&self, copied: bool) -> u64 {
         match (self.stays, copied && !self.sums.is_empty()) {
             (true, false) => 0,
@@ -60,7 +61,8 @@ impl Written {
 }
 
 impl<S: Persist> Core<S> {
-    /// Has the file have what was written, up to `end`. What it cannot have is free again.
+    /// Takes `written` into the file in one or more operations, and grows the file on the medium
+    /// to at least `end`. On an error, extents and tickets that are left are given back.
     pub(crate) async fn take_in(
         &self,
         file: &File,
@@ -68,9 +70,9 @@ impl<S: Persist> Core<S> {
         end: u64,
     ) -> Result<()> {
         while !written.is_empty() {
-            // Leaves of sums, each with what is above it, and the inode.
+            // Nodes that a piece may change: a leaf of sums, the node above, the inode's leaf.
             let copied = self.forest.may_copy(3 * written.len());
-            // One at a time takes less room, of which there may be no more.
+            // Where nodes are short, one piece at a time needs the least.
             let most = match self.has_room(MOST_ITEMS, true) {
                 true => MOST_ITEMS,
                 false => PIECE_ITEMS,
@@ -106,8 +108,8 @@ impl<S: Persist> Core<S> {
         Ok(())
     }
 
-    /// The same of some that one operation has room for; false, and nothing done, if somebody
-    /// shares by now what was to be replaced.
+    /// Takes in contents that one operation has room for. Returns false, with nothing changed, if
+    /// the extent of a replacement has become shared.
     async fn take_in_some(
         &self,
         file: &File,
@@ -129,13 +131,14 @@ impl<S: Persist> Core<S> {
         Ok(true)
     }
 
-    /// Whether the file alone has what was to be replaced, if anything was. A snapshot, or
-    /// another file, may have come to share it since the new contents were handed over.
+    /// Whether `one` may be taken in: a replacement only while its extent is unshared. A snapshot
+    /// or another file may have come to share it since [`Persist::replace`].
     async fn may_replace(&self, file: &File, one: &Written) -> Result<bool> {
         Ok(one.replaced.is_none() || self.is_own(file, one.at, one.part).await?)
     }
 
-    /// Writes to new extents what took the place of contents that somebody shares.
+    /// Withdraws replacements of extents that have become shared, and writes their contents to new
+    /// extents.
     async fn copy_shared(&self, file: &File, written: &mut Vec<Written>) -> Result<()> {
         let mut done = Ok(());
         for one in std::mem::take(written) {
@@ -177,7 +180,7 @@ impl<S: Persist> Core<S> {
             if one.new {
                 forest.refs.borrow_mut().make(part.bytenr, part.len, None);
             }
-            // Held while the file has it neither here nor there.
+            // The new reference comes first: the cut below may remove the old one.
             forest
                 .refs
                 .borrow_mut()
@@ -203,11 +206,11 @@ impl<S: Persist> Core<S> {
     }
 }
 
-/// Items that one operation changes for what was written, at most.
+/// Maximum items that one take-in operation changes.
 const MOST_ITEMS: u64 = 24;
 
-/// How many of the first that were written one operation takes in. What stays where it was
-/// goes together, unless its sums need new nodes: one replacement.
+/// Number of leading entries of `written` that one operation takes in, at least one: their items
+/// add up to at most `most`. Replacements need none, and go together, unless nodes are `copied`.
 fn some_of(written: &[Written], copied: bool, most: u64) -> usize {
     let mut items = 0;
     let fits = |one: &&Written| {

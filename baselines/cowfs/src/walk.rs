@@ -1,7 +1,6 @@
-//! Finding items: the way from the root of a tree to one of its leaves.
+//! Lookup of items: paths ([`Way`]) from the root of a tree to one of its leaves.
 //!
-//! Invariant: a way that is made for a change consists of nodes that may be changed, and
-//! its leaf has the room that was asked for.
+//! Invariant: all nodes of a path for a change are dirty, and its leaf has the requested room.
 
 use crate::forest::{Above, Forest, Stop, Tree, Try, sound};
 use crate::format::Key;
@@ -10,12 +9,12 @@ use crate::nodes::Node;
 use std::rc::Rc;
 use vfs::Errno;
 
-/// A way to a leaf: the nodes by their levels, and the slot in each.
+/// A path from the root to a leaf: nodes by level, and the slot in each.
 #[derive(Clone)]
 pub(crate) struct Way {
     nodes: [Option<Rc<Node>>; LEVELS],
     pub(crate) slots: [usize; LEVELS],
-    /// The level of the root.
+    /// Level of the root; leaves have level 0.
     pub(crate) top: usize,
 }
 
@@ -31,7 +30,7 @@ impl Way {
         way
     }
 
-    /// The node of a level that the way has.
+    /// The node of this path at `level`, which is at most [`Self::top`].
     pub(crate) fn node(&self, level: usize) -> &Rc<Node> {
         self.nodes[level].as_ref().expect("the way has this level")
     }
@@ -44,12 +43,12 @@ impl Way {
         self.node(0)
     }
 
-    /// What leads to the node of a level.
+    /// The node and slot that point to the node at `level`; `None` for the root.
     pub(crate) fn above(&self, level: usize) -> Above<'_> {
         (level < self.top).then(|| (self.node(level + 1), self.slots[level + 1]))
     }
 
-    /// Takes in a new root.
+    /// Adds `root` above the present root.
     pub(crate) fn raise(&mut self, root: Rc<Node>) {
         self.top += 1;
         self.slots[self.top] = 0;
@@ -57,25 +56,26 @@ impl Way {
     }
 }
 
-/// What is to be there, or not.
+/// Expectation of a change about the item of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Want {
-    /// Either.
+    /// The item may exist or not.
     Any,
-    /// The item.
+    /// The item exists; otherwise `ENOENT`.
     Item,
-    /// No item of this key.
+    /// The item does not exist; otherwise `EEXIST`.
     Nothing,
 }
 
-/// The slot of an inner node that leads to `key`.
+/// The slot of an inner node whose subtree covers `key`.
 fn turn(node: &Node, key: Key) -> usize {
     let (slot, found) = node::search(&node.bytes(), key);
     if found { slot } else { slot.saturating_sub(1) }
 }
 
 impl Forest {
-    /// The way to where `key` is, or would be, and whether it is there.
+    /// Finds the path to the slot of `key`, or to the slot where it would be inserted. Returns
+    /// whether it exists.
     pub(crate) fn walk(&self, tree: &Tree, key: Key) -> Try<(Way, bool)> {
         let mut way = Way::at(self.root(tree)?);
         for level in (1..=way.top).rev() {
@@ -90,7 +90,7 @@ impl Forest {
         Ok((way, found))
     }
 
-    /// The leaf to the right of the one that a way ends in.
+    /// Moves `way` to the start of the next leaf. Returns false if its leaf is the last one.
     fn step(&self, way: &mut Way) -> Try<bool> {
         let mut level = 1;
         loop {
@@ -111,7 +111,7 @@ impl Forest {
         Ok(true)
     }
 
-    /// What `read` makes of the data of an item, if there is one of this key.
+    /// Applies `read` to the data of the item of `key`; `None` if there is no such item.
     pub(crate) fn read<T>(
         &self,
         tree: &Tree,
@@ -126,7 +126,7 @@ impl Forest {
         Ok(Some(read(node::data(&bytes, way.slots[0]))))
     }
 
-    /// What `read` makes of the first item whose key is not below `key`, if there is one.
+    /// Applies `read` to the first item at or after `key`; `None` if there is none.
     pub(crate) fn first_from<T>(
         &self,
         tree: &Tree,
@@ -143,7 +143,7 @@ impl Forest {
         )))
     }
 
-    /// The leaf and the slot of the first item whose key is not below `key`.
+    /// Leaf and slot of the first item at or after `key`; `None` if there is none.
     pub(crate) fn leaf_from(&self, tree: &Tree, key: Key) -> Try<Option<(Rc<Node>, usize)>> {
         let (mut way, _) = self.walk(tree, key)?;
         if way.slots[0] >= way.leaf().items() {
@@ -157,7 +157,7 @@ impl Forest {
         Ok(Some((Rc::clone(way.leaf()), way.slots[0])))
     }
 
-    /// What `read` makes of the last item whose key is not above `key`, if there is one.
+    /// Applies `read` to the last item at or before `key`; `None` if there is none.
     pub(crate) fn last_until<T>(
         &self,
         tree: &Tree,
@@ -165,7 +165,7 @@ impl Forest {
         read: impl FnOnce(Key, &[u8]) -> T,
     ) -> Try<Option<T>> {
         let (way, found) = self.walk(tree, key)?;
-        // A leaf begins with the key that leads to it, so what is below `key` is in it.
+        // A leaf begins with the key of its pointer, so the item before `key` is in this leaf.
         let Some(slot) = (way.slots[0] + usize::from(found)).checked_sub(1) else {
             return Ok(None);
         };
@@ -176,8 +176,11 @@ impl Forest {
         )))
     }
 
-    /// The way to where `key` is, or is to be, made for a change that `room` more bytes
-    /// are needed for in the leaf.
+    /// Finds the path to `key` like [`Self::walk`], makes all its nodes changeable, and splits
+    /// the leaf unless it has `room` free bytes.
+    ///
+    /// # Errors
+    /// `ENOENT` or `EEXIST` if `want` is not met; `ENOSPC` if a new node finds no space.
     pub(crate) fn walk_to_change(
         &self,
         tree: &Tree,
@@ -201,14 +204,15 @@ impl Forest {
         Ok((way, found))
     }
 
-    /// Makes the nodes on the way to `key` ones that may be changed.
+    /// Loads the nodes on the path to `key` and makes them changeable.
     pub(crate) fn fetch_for_update(&self, tree: &Tree, key: Key) -> Try<()> {
         self.walk_to_change(tree, key, Want::Any, 0).map(drop)
     }
 
-    /// Splits the leaf of a way so that the part that the way ends in has `room`.
+    /// Splits the leaf of `way`, up to twice, until the part with its slot has `room` bytes.
+    /// `found` tells that an item of this slot grows.
     fn make_room(&self, tree: &Tree, way: &mut Way, room: usize, found: bool) -> Try<()> {
-        // A leaf may become three.
+        // A leaf may become three: the node above needs two more pointers.
         self.make_room_above(tree, way, 1)?;
         while node::room(&way.leaf().bytes()) < room {
             let slot = way.slots[0];
@@ -220,7 +224,8 @@ impl Forest {
         Ok(())
     }
 
-    /// Makes room for two more pointers in the node of a level, and in those above.
+    /// Makes room for two more pointers in the node of `way` at `level`: splits it, and nodes
+    /// above as needed.
     fn make_room_above(&self, tree: &Tree, way: &mut Way, level: usize) -> Try<()> {
         if level > way.top {
             return self.new_root(tree, way);
@@ -231,14 +236,14 @@ impl Forest {
         }
         self.make_room_above(tree, way, level + 1)?;
         let at = match is_last_from(way, level) && way.slots[level] + 1 == count {
-            // Who appends goes on in a node of their own.
+            // An append at the end of the tree continues in a new node; the old one stays full.
             true => count - 1,
             false => count / 2,
         };
         self.split(tree, way, level, at, true)
     }
 
-    /// Puts a root above the root of a way.
+    /// Adds a new root above the root of `way`; `EFBIG` if the tree has all its levels.
     fn new_root(&self, tree: &Tree, way: &mut Way) -> Try<()> {
         let top = way.top;
         if top + 1 >= LEVELS {
@@ -257,8 +262,8 @@ impl Forest {
         Ok(())
     }
 
-    /// Splits the node of a level of a way before its slot `at`; the way goes on in the
-    /// part where its slot is, which `found` says is that of an item.
+    /// Splits the node of `way` at `level` before slot `at`, and continues `way` in the part with
+    /// its slot. `found` tells that this slot holds an item already.
     fn split(&self, tree: &Tree, way: &mut Way, level: usize, at: usize, found: bool) -> Try<()> {
         let left = Rc::clone(way.node(level));
         let right = self.new_node(tree, level as u8)?;
@@ -268,7 +273,7 @@ impl Forest {
         self.count(tree, |stats| &mut stats.split);
         let (above, above_slot) = sound(way.above(level))?;
         let above = Rc::clone(above);
-        // An empty part has no key of its own yet: it gets that of its first item.
+        // An empty part has no key yet: the first item inserted into it sets the key.
         let key = if count > at { Some(right.key(0)) } else { None };
         let pointer = node::Pointer {
             key: key.unwrap_or(Key::MAX),
@@ -276,7 +281,7 @@ impl Forest {
             generation: right.generation(),
         };
         above.edit(|bytes| node::insert_pointer(bytes, above_slot + 1, pointer));
-        // What goes between two parts goes to the end of the first, if that is no worse.
+        // An item at the boundary goes to the left part unless the right one has more room.
         let roomier = || node::room(&left.bytes()) < node::room(&right.bytes());
         let goes_right = slot > at || slot == at && (found || at == count || roomier());
         if goes_right {
@@ -287,7 +292,7 @@ impl Forest {
         Ok(())
     }
 
-    /// Has the nodes above the one of `level` know its first key.
+    /// Copies the first key of the node at `level` into the pointers above it.
     pub(crate) fn fix_keys(&self, way: &Way, level: usize) {
         let key = way.node(level).key(0);
         for level in level + 1..=way.top {
@@ -306,13 +311,13 @@ fn is_last_from(way: &Way, level: usize) -> bool {
     (level + 1..=way.top).all(last)
 }
 
-/// Whether the leaf of a way is the last one of its tree.
+/// Whether the leaf of `way` is the last one of its tree.
 fn is_last(way: &Way) -> bool {
     is_last_from(way, 0)
 }
 
-/// Where to split a leaf that `room` more bytes are needed in at `slot`, for a new item, or
-/// if it `grows` for the one that is there: where the larger part is smallest.
+/// Slot before which to split a leaf that needs `room` more bytes at `slot`, for a new item or,
+/// if it `grows`, for the item there. The larger part becomes as small as possible.
 fn split_at(bytes: &node::Bytes, slot: usize, room: usize, grows: bool) -> usize {
     let (count, all) = (node::items(bytes), node::used(bytes));
     let (mut best, mut left) = ((usize::MAX, slot), 0);
@@ -321,7 +326,7 @@ fn split_at(bytes: &node::Bytes, slot: usize, room: usize, grows: bool) -> usize
             left += node::data(bytes, at - 1).len() + node::ITEM;
         }
         let right = all - left;
-        // At a boundary, a new item goes where there is more room.
+        // A new item at the boundary goes to the part with more room.
         let (left, right) = match slot.cmp(&at) {
             std::cmp::Ordering::Less => (left + room, right),
             std::cmp::Ordering::Equal if !grows && left < right => (left + room, right),
@@ -335,7 +340,7 @@ fn split_at(bytes: &node::Bytes, slot: usize, room: usize, grows: bool) -> usize
     if best.0 <= node::LEAF {
         return best.1;
     }
-    // It fits nowhere beside others on both sides.
+    // No split in two has room: split at the slot, and once more in the next round.
     match slot {
         0 if grows => 1,
         _ => slot,
@@ -343,7 +348,7 @@ fn split_at(bytes: &node::Bytes, slot: usize, room: usize, grows: bool) -> usize
 }
 
 impl From<Stop> for Errno {
-    /// A node that could not be loaded is none that is sound.
+    /// Converts a stop where no node can be loaded: a missing node counts as damage.
     fn from(stop: Stop) -> Self {
         match stop {
             Stop::Errno(errno) => errno,

@@ -1,33 +1,31 @@
-//! Writing files: where contents go, and what leads to them afterwards.
+//! Writing files: placement of dirty pages, in place or in new extents, and their write-back.
 //!
-//! Contents are written first, outside any operation; then, within some that have room for
-//! a few pieces each, the file gets them: so what leads to contents is never durable before
-//! they are. Contents that take the place of others and have sums go there within the
-//! operation that changes these.
+//! Contents are written to the port first, outside any operation. The file takes them in
+//! afterwards ([`crate::take_in`]), in operations of a few pieces each, so a reference to
+//! contents is never durable before the contents. Replaced contents that have sums count only
+//! once the operation that changes the sums has passed their ticket to the next batch.
 //!
-//! Invariant: space for a page is promised before the page is dirty, unless it has a place
-//! and there is no other; the promise is kept when it is written.
+//! Invariant: space for a page is promised before the page becomes dirty, unless space is short
+//! and the page will be written in place. The promise ends when the page is written.
 
 use crate::format::extent::{INLINE_MOST, Part, inline_item};
-use crate::format::inode::NODATASUM;
 use crate::format::{SECTOR, SECTOR_BYTES};
-use crate::fs::{COMMITS, Core, File};
+use crate::fs::{COMMITS, Core, File, owner_of};
 use crate::inodes::is_dir;
 use crate::persist::{Overwrite, Persist, Replacement, write_run};
 use crate::pieces::{Found, piece_key};
 use crate::space::{Ranges, Use};
 use crate::take_in::{PIECE_ITEMS, Replaced, Written};
-use host::{Purpose, Who};
 use nand::Payload;
 use std::ops::Range;
 use vfs::direct::page_of;
 use vfs::{DirtyPage, Errno, Result};
 
-/// Bytes of an extent, at most.
+/// Maximum length of an extent in bytes.
 //= btrfs-format 3
 pub(crate) const EXTENT_MOST: u64 = 128 << 20;
 
-/// Pages that follow each other.
+/// Splits `pages`, in ascending order, into runs of consecutive pages.
 fn runs<'a>(pages: &'a [&'a DirtyPage]) -> impl Iterator<Item = &'a [&'a DirtyPage]> {
     pages.chunk_by(|one, next| one.index + 1 == next.index)
 }
@@ -40,27 +38,15 @@ fn bytes_of(ranges: &[Range<u64>]) -> u64 {
     ranges.iter().map(|range| range.end - range.start).sum()
 }
 
-/// Whether contents may be written to where a part is: if nothing was yet, or the file
+/// Whether contents may be written to the address of a part: it is unwritten, or the file
 /// `replaces` contents.
 const fn may_stay(part: Part, replaces: bool) -> bool {
     !part.is_hole() && (replaces || !part.written)
 }
 
 impl<S: Persist> Core<S> {
-    /// Whom the contents of `file` are booked under.
-    pub(crate) fn owner_of(file: &File) -> Who {
-        Who {
-            origin: file.origin.get(),
-            purpose: Purpose::Data,
-        }
-    }
-
-    pub(crate) fn has_sums(file: &File) -> bool {
-        file.private.flags.get() & NODATASUM == 0
-    }
-
-    /// Promises space for pages that are about to be dirty. Those that will be written in
-    /// their place need none; that is looked at if there is too little for all.
+    /// Promises space for pages that are about to become dirty. If space for all of them is short,
+    /// pages that will be written in place are left out.
     pub(crate) async fn reserve(&self, file: &File, pages: Range<u64>) -> Result<()> {
         self.ensure_sound()?;
         self.ensure_changeable(&file.private.tree)?;
@@ -79,7 +65,7 @@ impl<S: Persist> Core<S> {
                 promised.add(gap.start, gap.end - gap.start);
             }
         });
-        // Nodes have to have room too, when the pages are written.
+        // The write-back of the pages needs room for nodes, too.
         let room = self.operate(PIECE_ITEMS).await.map(drop);
         if room.is_err() {
             missing.into_iter().for_each(|gap| self.release(file, gap));
@@ -87,7 +73,8 @@ impl<S: Persist> Core<S> {
         room
     }
 
-    /// What of these ranges has no place that it will be written to, whoever waits for it.
+    /// The parts of `ranges` that may need new space. Pages elsewhere are written in place, be the
+    /// write-back forced or not.
     async fn without_place(&self, file: &File, ranges: Vec<Range<u64>>) -> Result<Vec<Range<u64>>> {
         let (tree, number) = (&file.private.tree, file.private.number);
         let replaces = self.replaces(file, true) && self.replaces(file, false);
@@ -106,7 +93,8 @@ impl<S: Persist> Core<S> {
         Ok(without.iter().map(|(at, len)| at..at + len).collect())
     }
 
-    /// Changes what is promised to a file.
+    /// Applies `change` to the promised ranges of a file, and updates the number of promised
+    /// runs and of files with a promised first page.
     fn change_promises<T>(&self, file: &File, change: impl FnOnce(&mut Ranges) -> T) -> T {
         let mut promised = file.private.promised.borrow_mut();
         let counts = |promised: &Ranges| (promised.count(), u64::from(promised.has(0)));
@@ -119,8 +107,8 @@ impl<S: Persist> Core<S> {
         done
     }
 
-    /// Promises bytes of contents, with a chunk or a commit that frees some if need be. No
-    /// chunk is made in vain.
+    /// Promises `bytes` of contents. If too few are free, adds chunks, provided that unallocated
+    /// space suffices, or commits to free pinned space; else `ENOSPC`.
     pub(crate) async fn promise(&self, bytes: u64) -> Result<()> {
         let free = || self.forest.space.borrow().free(Use::Data);
         let mut commits = 0;
@@ -145,26 +133,27 @@ impl<S: Persist> Core<S> {
         Ok(())
     }
 
-    /// The promise for a range is kept, or not needed any more.
+    /// Ends the promise for `span` of a file, as far as there is one.
     pub(crate) fn release(&self, file: &File, span: Range<u64>) {
         let len = span.end.saturating_sub(span.start);
         let bytes = self.change_promises(file, |promised| promised.remove(span.start, len));
         self.forest.space.borrow_mut().release(bytes);
     }
 
-    /// Nothing is promised to a file any more.
+    /// Ends all promises of a file.
     pub(crate) fn release_all(&self, file: &File) {
         self.release(file, 0..u64::MAX);
     }
 
-    /// Writes dirty pages back.
+    /// Writes back dirty pages, without those past the end of the file. Ends their promises, also
+    /// on an error.
     pub(crate) async fn write_pages(&self, file: &File, pages: &[DirtyPage]) -> Result<()> {
         self.ensure_sound()?;
         let size = file.attr.get().size;
         let inside = |page: &&DirtyPage| page.index * SECTOR_BYTES < size;
         let kept: Vec<&DirtyPage> = pages.iter().filter(inside).collect();
         let written = self.write_kept(file, &kept, size).await;
-        // The caller keeps none of them, also if they could not be written.
+        // The caller keeps no page dirty, even after an error.
         for page in pages {
             let at = page.index * SECTOR_BYTES;
             self.release(file, at..at + SECTOR_BYTES);
@@ -182,7 +171,7 @@ impl<S: Persist> Core<S> {
         }
     }
 
-    /// Whether all of a file lies in an item, or can.
+    /// Whether a file of `size` bytes may lie inline: it is small enough and has no extents.
     async fn fits_inline(&self, file: &File, size: u64) -> Result<bool> {
         if size > INLINE_MOST || is_dir(file) {
             return Ok(false);
@@ -209,15 +198,16 @@ impl<S: Persist> Core<S> {
         self.grew(file, size).await
     }
 
-    /// The file on the medium ends at `end` at least.
+    /// Raises the size of the file on the medium to at least `end`, and stores the inode.
     pub(crate) async fn grew(&self, file: &File, end: u64) -> Result<()> {
         self.reaches(file, end);
         self.store_inode(file).await
     }
 
-    /// The same, of an inode that is to be stored yet. What lies between the ends is a hole
-    /// where nothing was written; the last commit may have contents there, of a file that was
-    /// cut and forced since, so a force of data alone brings it along, and the size.
+    /// Raises the size of the file on the medium to at least `end`; the caller stores the inode.
+    /// The bytes between the old and the new end count as changed data: they are a hole where
+    /// nothing was written, but the last commit may hold contents there if the file was truncated
+    /// and forced since. So a data-only force logs this range as well, and the size.
     pub(crate) fn reaches(&self, file: &File, end: u64) {
         let known = file.private.disk_size.get();
         if end > known {
@@ -248,7 +238,7 @@ impl<S: Persist> Core<S> {
         done
     }
 
-    /// Writes pages that follow each other, in their places or to new ones.
+    /// Writes consecutive pages, in place or to new extents, and appends them to `written`.
     async fn write_run(
         &self,
         file: &File,
@@ -268,8 +258,8 @@ impl<S: Persist> Core<S> {
         Ok(())
     }
 
-    /// How many of the first pages of a run are written in one way: in the place of which
-    /// the file has this part, or to new places.
+    /// Number of leading pages of a run that are written in one way: in place of the part
+    /// returned, or, without a part, to new extents.
     async fn stays(&self, file: &File, run: &[&DirtyPage]) -> Result<(Option<Part>, usize)> {
         let start = run[0].index * SECTOR_BYTES;
         let end = start + run.len() as u64 * SECTOR_BYTES;
@@ -293,12 +283,12 @@ impl<S: Persist> Core<S> {
         Ok((None, run.len()))
     }
 
-    /// Whether written pages of a file are written in their place, if somebody waits for
-    /// that or nobody.
+    /// Whether written pages of a file are replaced in place in a write-back that is `forced`, or
+    /// not: always with the flag `NODATACOW`, else if the strategy says so and sums allow it.
     fn replaces(&self, file: &File, forced: bool) -> bool {
         let flagged = file.private.flags.get() & crate::format::inode::NODATACOW != 0;
         let asked = self.persist.overwrite(forced) == Overwrite::Replace;
-        flagged || asked && (self.forest.in_place || !Self::has_sums(file))
+        flagged || asked && (self.forest.in_place || !file.private.has_sums())
     }
 
     pub(crate) async fn is_own(&self, file: &File, at: u64, part: Part) -> Result<bool> {
@@ -308,7 +298,7 @@ impl<S: Persist> Core<S> {
     }
 
     fn sums_of(&self, file: &File, contents: &[Payload]) -> Result<Vec<u32>> {
-        if !Self::has_sums(file) {
+        if !file.private.has_sums() {
             return Ok(Vec::new());
         }
         let sums = contents.iter().map(|payload| self.sums.of(payload));
@@ -326,7 +316,7 @@ impl<S: Persist> Core<S> {
         let sums = self.sums_of(file, &contents)?;
         let places = self.places(part.bytenr + part.offset, part.bytes)?;
         let at = *places.first().ok_or(Errno::EUCLEAN)?;
-        let who = Self::owner_of(file);
+        let who = owner_of(file);
         let mut replaced = None;
         if part.written {
             let stage = self.staged.begin(part.bytenr + part.offset, part.bytes);
@@ -360,7 +350,7 @@ impl<S: Persist> Core<S> {
         Ok(())
     }
 
-    /// Writes pages to new extents.
+    /// Writes consecutive pages to new extents, and appends them to `written`.
     pub(crate) async fn write_anew(
         &self,
         file: &File,
@@ -373,14 +363,14 @@ impl<S: Persist> Core<S> {
             let at = first.index * SECTOR_BYTES;
             let wanted = (left.len() as u64 * SECTOR_BYTES).min(EXTENT_MOST);
             let (bytenr, len) = self.take_extent(wanted)?;
-            // The promise is kept: what has a place is not free any more.
+            // The bytes are allocated now and no longer free: their promise ends.
             self.release(file, at..at + len);
             let (some, rest) = left.split_at((len / SECTOR_BYTES) as usize);
             left = rest;
             let contents = payloads(some);
             let place = self.places(bytenr, len)?[0];
             let placement = self.persist.placement(file.hint.get());
-            let who = Self::owner_of(file);
+            let who = owner_of(file);
             let done = match self.sums_of(file, &contents) {
                 Ok(sums) => write_run(self.persist.port(), place, &contents, placement, who)
                     .await
@@ -409,7 +399,8 @@ impl<S: Persist> Core<S> {
         Ok(())
     }
 
-    /// Promises what was not: pages may have lost the place that they were to be written to.
+    /// Promises space for pages of a run that have none: they may have lost the place that they
+    /// were to be written to.
     async fn promise_run(&self, file: &File, run: &[&DirtyPage]) -> Result<()> {
         let start = run[0].index * SECTOR_BYTES;
         let span = start..start + run.len() as u64 * SECTOR_BYTES;
@@ -421,13 +412,14 @@ impl<S: Persist> Core<S> {
         Ok(())
     }
 
-    /// Gives out an extent for contents, as long as there is room for in one piece.
+    /// Allocates an extent for contents of up to `wanted` bytes; shorter if no free range holds
+    /// them. Returns start and length, or `ENOSPC`.
     pub(crate) fn take_extent(&self, wanted: u64) -> Result<(u64, u64)> {
         let taken = self.forest.space.borrow_mut().take_data(wanted);
         taken.ok_or_else(|| self.refuse_data(wanted))
     }
 
-    /// Moves contents out of an item into an extent, as other contents come behind them.
+    /// Moves inline contents of a file into an extent, before contents follow behind them.
     pub(crate) async fn outgrow_inline(&self, file: &File) -> Result<()> {
         let (tree, number) = (&file.private.tree, file.private.number);
         let first = self
@@ -439,7 +431,7 @@ impl<S: Persist> Core<S> {
         let mut page = [0; SECTOR];
         page[..bytes.len()].copy_from_slice(&bytes);
         let page = page_of(0, page);
-        // What is promised for a page that is about to be written is not for this one.
+        // A promise for page 0, about to be written, is not spent on this copy of it.
         let held = self.change_promises(file, |promised| promised.remove(0, SECTOR_BYTES)) > 0;
         let mut written = Vec::new();
         let done = self.write_anew(file, &[&page], &mut written).await;

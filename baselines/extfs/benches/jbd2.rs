@@ -1,4 +1,4 @@
-//! What a handle and a forced commit cost, over a port that costs nothing.
+//! Benchmarks of a handle and of a forced commit, over a port that takes no time.
 #![allow(missing_docs, reason = "criterion's macros make undocumented items")]
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
@@ -13,7 +13,7 @@ use units::{Bytes, Extent, Ns, Placement};
 
 const LOG: u32 = 16_384;
 
-/// Holds the superblock of a new journal, and nothing else for ever.
+/// A port that holds the superblock of a new journal and drops all writes.
 #[derive(Clone)]
 struct Nothing {
     superblock: Payload,
@@ -69,8 +69,7 @@ async fn open(sim: &sim::Sim) -> Jbd2<Nothing> {
     opened.expect("the journal is new").0
 }
 
-/// `handles` handles that change one of 1,000 blocks each, and a commit after
-/// each `every` of them.
+/// `handles` handles that change one of 1,000 blocks each, and a commit after each `every` of them.
 fn changes(handles: usize, every: usize) {
     let kernel = Kernel::new();
     let sim = kernel.sim();

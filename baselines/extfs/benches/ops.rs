@@ -1,5 +1,4 @@
-//! What operations on small files cost in wall time, without a journal: the body
-//! alone.
+//! Benchmarks of operations on small files in wall time: the body alone, without a journal.
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use extfs::{BLOCK, ExtFs, MkfsOptions, MountOptions, NoJournal, Private, mkfs};

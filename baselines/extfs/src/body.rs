@@ -1,6 +1,7 @@
 //! The verbs of the file API.
 
 use crate::buffer::BLOCK;
+use crate::delayed::last_change;
 use crate::direct::FILE_MAX;
 use crate::fs::{ExtFs, Node, Private};
 use crate::inode::{ROOT, number};
@@ -10,7 +11,7 @@ use std::ops::Range;
 use units::Refusals;
 use vfs::{
     Access, Body, Change, DirEntry, DirtyPage, Errno, FallocateMode, Ino, NewInode, Rename, Result,
-    SeekWhat, StatFs, Timestamp, XattrFlags,
+    SeekWhat, StatFs, TimeRange, Timestamp, XattrFlags,
 };
 
 impl<P: Persist> Body for ExtFs<P> {
@@ -32,8 +33,8 @@ impl<P: Persist> Body for ExtFs<P> {
         self.links_max()
     }
 
-    fn time_grain(&self) -> u32 {
-        self.geometry.time_grain()
+    fn times(&self) -> TimeRange {
+        self.geometry.times()
     }
 
     fn is_read_only(&self) -> bool {
@@ -173,7 +174,7 @@ impl<P: Persist> Body for ExtFs<P> {
     }
 
     fn change(&self, inode: &Node) -> Change {
-        Change(self.last_change(inode, false).0)
+        Change(last_change(inode, false).0)
     }
 
     async fn settle(&self, change: Change) -> Result<()> {
@@ -185,7 +186,7 @@ impl<P: Persist> Body for ExtFs<P> {
         if is_dir && vfs::mutant::is("ext4-fsync-skips-directory") {
             return Ok(());
         }
-        self.persist.force(self.last_change(inode, data_only)).await
+        self.persist.force(last_change(inode, data_only)).await
     }
 
     async fn sync_all(&self) -> Result<()> {

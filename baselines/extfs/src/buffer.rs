@@ -10,8 +10,7 @@ use std::rc::Rc;
 /// Bytes of a block of the file system: 4096, the only size that is built.
 pub const BLOCK: usize = 4096;
 
-/// A block of metadata in memory, shared by all its users. Only a strategy changes
-/// its bytes.
+/// A block of metadata in memory, shared by all its users. Only a strategy changes its bytes.
 pub struct Buffer {
     /// Block number in the file system.
     pub block: u64,
@@ -68,7 +67,7 @@ impl<T> Default for Table<T> {
 }
 
 impl<T> Table<T> {
-    /// An empty table.
+    /// Creates a table without entries or leaves.
     pub(crate) const fn new() -> Self {
         Self {
             leaves: Vec::new(),

@@ -101,6 +101,16 @@ impl Reserved {
     }
 }
 
+/// The transaction that has to be durable for `node` to be.
+pub(crate) fn last_change(node: &Node, data_only: bool) -> TxId {
+    let private = &node.private;
+    if data_only || vfs::mutant::is("ext4-fsync-skips-inode") {
+        private.data_changed.get()
+    } else {
+        private.changed.get()
+    }
+}
+
 impl<P: Persist> ExtFs<P> {
     /// Label of requests for the contents of `node`.
     pub(crate) fn who(&self, node: &Node) -> Who {
@@ -439,16 +449,6 @@ impl<P: Persist> ExtFs<P> {
         }
         Ok(())
     }
-
-    /// The transaction that has to be durable for `node` to be.
-    pub(crate) fn last_change(&self, node: &Node, data_only: bool) -> TxId {
-        let private = &node.private;
-        if data_only || vfs::mutant::is("ext4-fsync-skips-inode") {
-            private.data_changed.get()
-        } else {
-            private.changed.get()
-        }
-    }
 }
 
 /// The place up to which the medium holds what pages had when they were clean.
@@ -457,9 +457,9 @@ fn known(node: &Node) -> u64 {
     node.private.disk_size.get()
 }
 
-/// The size that a file, of `size` bytes when this began, has on the medium once
-/// `pages` are written. If it was cut meanwhile, what is left of it counts for the
-/// pages in it; those behind it are waited for and cut off after this.
+/// Size of a file on the medium once write-back of `pages` ends; `size` is its size when
+/// write-back began. If the file was truncated meanwhile, the smaller size bounds pages that
+/// begin within it; the truncation waits for the pages behind and cuts them off later.
 fn size_after(node: &Node, size: u64, pages: &[DirtyPage]) -> u64 {
     let Some(last) = pages.last() else { return 0 };
     let (start, now) = (last.index * BLOCK as u64, node.attr.get().size);
@@ -467,7 +467,7 @@ fn size_after(node: &Node, size: u64, pages: &[DirtyPage]) -> u64 {
     size.min(start + BLOCK as u64)
 }
 
-/// How many of the first pages follow one another.
+/// Length of the run of consecutive pages at the start of `pages`.
 fn together(pages: &[DirtyPage]) -> usize {
     let gap = pages
         .windows(2)

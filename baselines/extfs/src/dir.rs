@@ -1,11 +1,10 @@
-//! Directories: finding, adding and removing names in blocks.
+//! Directories: lookup, addition and removal of names in blocks.
 //!
-//! A directory is a file of blocks of entries. With an index, which grows out of
-//! the first block once that is full, a name is in the leaf that its hash leads
-//! to; without one it may be anywhere.
+//! A directory is a file of blocks of entries. With an index, which is made once the first block is
+//! full, a name is in the leaf that its hash leads to; without an index it may be in any block.
 //!
-//! Invariant: nobody holds the bytes of a buffer while a buffer is written, since
-//! on a damaged medium two blocks of a directory may be one.
+//! Invariant: no function borrows the bytes of a buffer while it writes to a buffer:
+//! on a damaged medium two blocks of a directory may be the same buffer.
 
 use crate::alloc::Want;
 use crate::buffer::{BLOCK, Buffer};
@@ -20,36 +19,35 @@ use host::Purpose;
 use std::rc::Rc;
 use vfs::{Errno, FileKind, Result};
 
-/// Blocks of metadata that adding a name changes at most: a leaf and the new one,
-/// two levels of index with a new node, the tree of extents, and a bitmap and a
-/// descriptor for each new block.
+/// Blocks of metadata that adding a name changes at most: a leaf and the new one, two levels of
+/// index with a new node, the tree of extents, and a bitmap and a descriptor for each new block.
 pub(crate) const ADD_CREDITS: usize = 6 + 6 + 2 * 8;
 
 /// Blocks of metadata that removing or changing a name changes.
 pub(crate) const CHANGE_CREDITS: usize = 1;
 
-/// What a block of a directory is.
+/// Role of a block in a directory, which determines the place of its checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// Entries.
+    /// A block of directory entries.
     Leaf,
-    /// The root of the index.
+    /// The root of the index, block 0 of an indexed directory.
     Root,
-    /// A node of the index.
+    /// A node of the index below the root.
     Inner,
 }
 
-/// An entry that was found.
+/// Result of a lookup: the place of an entry in its block, and its inode.
 pub(crate) struct Found {
     pub(crate) buffer: Rc<Buffer>,
     pub(crate) at: usize,
     pub(crate) len: usize,
-    /// Where the entry before it is, in the same block.
+    /// Offset of the predecessor in the same block; `None` for the first entry.
     before: Option<usize>,
     pub(crate) ino: u32,
 }
 
-/// The seal of a block of this role, if it is unbroken.
+/// Whether the checksum of a block in `role` is right.
 fn is_whole(seed: u32, bytes: &[u8; BLOCK], role: Role) -> bool {
     match role {
         Role::Leaf => {
@@ -61,6 +59,11 @@ fn is_whole(seed: u32, bytes: &[u8; BLOCK], role: Role) -> bool {
     }
 }
 
+/// Size of a directory in blocks.
+pub(crate) fn dir_blocks(dir: &Node) -> u64 {
+    dir.attr.get().size / BLOCK as u64
+}
+
 impl<P: Persist> ExtFs<P> {
     /// Whether a directory has an index.
     pub(crate) fn is_indexed(&self, dir: &Node) -> bool {
@@ -70,12 +73,8 @@ impl<P: Persist> ExtFs<P> {
                 .has_compat(crate::format::superblock::COMPAT_DIR_INDEX)
     }
 
-    /// Blocks of a directory.
-    pub(crate) fn dir_blocks(&self, dir: &Node) -> u64 {
-        dir.attr.get().size / BLOCK as u64
-    }
-
-    /// Block `index` of a directory.
+    /// Reads block `index` of a directory and checks its checksum once; `EUCLEAN` if it is a hole
+    /// or damaged.
     pub(crate) async fn dir_block(&self, dir: &Node, index: u64, role: Role) -> Result<Rc<Buffer>> {
         let piece = self.lookup_block(dir, index).await?;
         let State::Written(block) = piece.state else {
@@ -95,13 +94,13 @@ impl<P: Persist> ExtFs<P> {
         Ok(buffer)
     }
 
-    /// The next block of entries of a directory without index, from `index` on.
+    /// The first block of entries at or after `index` in a directory without an index.
     pub(crate) async fn next_block(
         &self,
         dir: &Node,
         index: u64,
     ) -> Result<Option<(u64, Rc<Buffer>)>> {
-        let (mut index, end) = (index, self.dir_blocks(dir));
+        let (mut index, end) = (index, dir_blocks(dir));
         while index < end {
             let piece = self.lookup_block(dir, index).await?;
             if let State::Written(block) = piece.state {
@@ -113,7 +112,7 @@ impl<P: Persist> ExtFs<P> {
         Ok(None)
     }
 
-    /// Looks for `name` in a block.
+    /// Searches a block of entries for `name`.
     fn find_in_block(&self, buffer: &Rc<Buffer>, name: &[u8]) -> Result<Option<Found>> {
         let bytes = buffer.bytes();
         let found = dirent::find(&bytes[..], self.geometry.dir_end(), name);
@@ -127,7 +126,7 @@ impl<P: Persist> ExtFs<P> {
         }))
     }
 
-    /// Looks for `name`.
+    /// Looks up `name` in a directory, by its hash if the directory has an index.
     pub(crate) async fn find_name(&self, dir: &Node, name: &[u8]) -> Result<Option<Found>> {
         if self.is_indexed(dir) {
             return self.find_by_hash(dir, name).await;
@@ -153,7 +152,7 @@ impl<P: Persist> ExtFs<P> {
             if found.is_some() {
                 return Ok(found);
             }
-            // The names of one hash may go on in the next leaf.
+            // Names with equal hashes may continue in the next leaf.
             match self.advance(dir, &mut way).await? {
                 Some(next) if next == hash | 1 => {}
                 _ => return Ok(None),
@@ -161,12 +160,12 @@ impl<P: Persist> ExtFs<P> {
         }
     }
 
-    /// The entry of `name`, which is there.
+    /// Looks up `name`; `ENOENT` if the directory lacks it.
     pub(crate) async fn get_name(&self, dir: &Node, name: &[u8]) -> Result<Found> {
         self.find_name(dir, name).await?.ok_or(Errno::ENOENT)
     }
 
-    /// Writes down the checksum of a block of entries.
+    /// Updates the checksum of a block of entries.
     pub(crate) fn seal_leaf(&self, tx: &P::Tx, dir: &Node, buffer: &Rc<Buffer>) {
         if self.geometry.checksums {
             let sum = dirent::checksum(dir.private.seed, &buffer.bytes());
@@ -175,7 +174,7 @@ impl<P: Persist> ExtFs<P> {
         }
     }
 
-    /// Puts a name into a block, if it has room.
+    /// Adds a name to a block of entries; false if the block has no room.
     pub(crate) fn put_in_block(
         &self,
         tx: &P::Tx,
@@ -205,7 +204,7 @@ impl<P: Persist> ExtFs<P> {
         Ok(true)
     }
 
-    /// Adds a name, which is not there.
+    /// Adds a name that the directory lacks; makes an index or appends a block if needed.
     pub(crate) async fn add_name(
         &self,
         tx: &P::Tx,
@@ -227,7 +226,7 @@ impl<P: Persist> ExtFs<P> {
         let indexes = self
             .geometry
             .has_compat(crate::format::superblock::COMPAT_DIR_INDEX);
-        if indexes && self.dir_blocks(dir) == 1 {
+        if indexes && dir_blocks(dir) == 1 {
             self.make_index(tx, dir).await?;
             return self.add_by_hash(tx, dir, name, target).await;
         }
@@ -238,7 +237,7 @@ impl<P: Persist> ExtFs<P> {
         Ok(())
     }
 
-    /// Takes away an entry: the one before it reaches over it.
+    /// Removes an entry: its predecessor takes over the space; a first entry becomes unused.
     pub(crate) fn remove_entry(&self, tx: &P::Tx, dir: &Node, found: &Found) {
         if let Some(before) = found.before {
             let len = (found.at - before + found.len) as u16;
@@ -251,7 +250,7 @@ impl<P: Persist> ExtFs<P> {
         dir.private.room.set(0);
     }
 
-    /// Makes an entry lead elsewhere.
+    /// Changes the inode and kind of an entry.
     pub(crate) fn retarget(&self, tx: &P::Tx, dir: &Node, found: &Found, target: (u32, FileKind)) {
         let kind = target.1.entry_number();
         self.persist
@@ -260,7 +259,7 @@ impl<P: Persist> ExtFs<P> {
         self.seal_leaf(tx, dir, &found.buffer);
     }
 
-    /// Whether a directory has no names but its own.
+    /// Whether a directory has no names but `.` and `..`.
     pub(crate) async fn is_empty(&self, dir: &Node) -> Result<bool> {
         let end = self.geometry.dir_end();
         let empty = |buffer: &Buffer| {
@@ -292,9 +291,9 @@ impl<P: Persist> ExtFs<P> {
         Ok(true)
     }
 
-    /// Appends a block to a directory; it is all zeros.
+    /// Appends a block of zeros to a directory; returns its index and buffer.
     pub(crate) async fn append_block(&self, tx: &P::Tx, dir: &Node) -> Result<(u64, Rc<Buffer>)> {
-        let index = self.dir_blocks(dir);
+        let index = dir_blocks(dir);
         let goal = self.goal_of(dir, index).await?;
         let want = Want {
             ino: number(dir),
@@ -324,7 +323,8 @@ impl<P: Persist> ExtFs<P> {
         Ok((index, buffer))
     }
 
-    /// A block of these entries, packed, with the rest given to the last one.
+    /// Builds a leaf of `entries`, packed; the last entry takes the free space. The checksum stays
+    /// 0.
     pub(crate) fn leaf_of(&self, entries: &[OwnEntry]) -> Box<[u8; BLOCK]> {
         let mut block = Box::new([0; BLOCK]);
         let end = self.geometry.dir_end();
@@ -348,7 +348,7 @@ impl<P: Persist> ExtFs<P> {
         block
     }
 
-    /// The entries of a block, without `.` and `..`.
+    /// The used entries of a block, without `.` and `..`.
     pub(crate) fn own_entries(&self, buffer: &Buffer) -> Result<Vec<OwnEntry>> {
         let bytes = buffer.bytes();
         let entries = dirent::Entries::new(&bytes[..], self.geometry.dir_end());
@@ -366,7 +366,7 @@ impl<P: Persist> ExtFs<P> {
         Ok(own)
     }
 
-    /// Gives a new directory its first block.
+    /// Appends the first block to a new directory, with `.` and `..`.
     pub(crate) async fn init_dir(&self, tx: &P::Tx, dir: &Node, parent: u32) -> Result<()> {
         let (_, buffer) = self.append_block(tx, dir).await?;
         let block = dirent::first_block(number(dir), parent, self.geometry.checksums);
@@ -397,7 +397,7 @@ impl<P: Persist> ExtFs<P> {
         )
     }
 
-    /// Makes `..` lead to `parent`.
+    /// Sets the inode of `..` to `parent`.
     pub(crate) async fn set_parent(&self, tx: &P::Tx, dir: &Node, parent: u32) -> Result<()> {
         let role = self.first_role(dir);
         let buffer = self.dir_block(dir, 0, role).await?;
@@ -415,7 +415,7 @@ impl<P: Persist> ExtFs<P> {
         Ok(())
     }
 
-    /// Frees what a new directory was given, when it cannot be made.
+    /// Frees the first block of a new directory whose creation has failed.
     pub(crate) async fn drop_dir_block(&self, tx: &P::Tx, dir: &Node) -> Result<()> {
         let piece = self.lookup_block(dir, 0).await?;
         if let State::Written(start) = piece.state {
@@ -425,7 +425,7 @@ impl<P: Persist> ExtFs<P> {
     }
 }
 
-/// An entry with its name.
+/// A directory entry with an owned name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OwnEntry {
     pub(crate) ino: u32,

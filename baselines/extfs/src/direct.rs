@@ -6,7 +6,7 @@ use crate::extents::State;
 use crate::fs::{ExtFs, Node};
 use crate::persist::Persist;
 use crate::tree::STEP_CREDITS;
-use crate::truncate::FREE_CREDITS;
+use crate::truncate::{FREE_CREDITS, has_tree};
 use nand::Payload;
 use std::ops::Range;
 use std::sync::Arc;
@@ -49,10 +49,9 @@ impl<P: Persist> ExtFs<P> {
         Ok(())
     }
 
-    /// Writes bytes around the cache: over blocks that are there as they are,
-    /// into others as whole blocks with zeros around. As in Linux, whole sectors
-    /// are all that it takes, wherever they go. Gives how many were written, which is
-    /// less where something failed after them.
+    /// Writes bytes around the cache: over blocks that are there as they are, into others as whole
+    /// blocks with zeros around. As in Linux, whole sectors are all that it takes, wherever they
+    /// go. Gives how many were written, which is less where something failed after them.
     pub(crate) async fn direct_write(
         &self,
         who: &Access,
@@ -77,8 +76,7 @@ impl<P: Persist> ExtFs<P> {
         Ok(done as u64)
     }
 
-    /// Writes the first bytes of `bytes`, as far as one extent or hole has place for
-    /// them.
+    /// Writes the first bytes of `bytes`, as far as one extent or hole has place for them.
     async fn direct_part(&self, who: &Access, node: &Node, at: u64, bytes: &[u8]) -> Result<usize> {
         let (block, within) = (at / SIZE, at % SIZE);
         let piece = self.lookup_block(node, block).await?;
@@ -160,7 +158,7 @@ impl<P: Persist> ExtFs<P> {
         if range.end > FILE_MAX {
             return Err(Errno::EFBIG);
         }
-        if !Self::has_tree(node) {
+        if !has_tree(node) {
             return Err(Errno::EOPNOTSUPP);
         }
         let inner = range.start.div_ceil(SIZE)..range.end / SIZE;
@@ -193,8 +191,7 @@ impl<P: Persist> ExtFs<P> {
         self.persist.end(tx).await.map(|_| ())
     }
 
-    /// Allocates the holes of a range as unwritten; `kept` blocks have to stay
-    /// free.
+    /// Allocates the holes of a range as unwritten; `kept` blocks have to stay free.
     async fn fill(&self, node: &Node, range: &Range<u64>, kept: u64) -> Result<()> {
         let (mut block, end) = (range.start / SIZE, range.end.div_ceil(SIZE));
         let mut forced = false;

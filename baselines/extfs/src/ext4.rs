@@ -1,8 +1,7 @@
 //! ext4 as Linux has it: the body over the block journal.
 //!
-//! Invariants: the journal is replayed before the body reads anything; an error
-//! that it has recorded is in the superblock of the file system before it is
-//! forgotten in the journal.
+//! Invariants: the journal is replayed before the body reads anything; an error that it has
+//! recorded is in the superblock of the file system before it is forgotten in the journal.
 
 use crate::fs::ExtFs;
 use crate::geometry::MountError;

@@ -40,7 +40,7 @@ impl State {
 /// Blocks of a file in one state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
-    /// Length in blocks.
+    /// Length of the piece in blocks.
     pub(crate) len: u64,
     /// State of the first block; later blocks follow on the medium.
     pub(crate) state: State,
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_set_is_found() {
+    fn states_set_in_the_cache_are_found() {
         let mut rng = sim::Seed(5).stream("pieces");
         let mut cache = ExtentCache::default();
         let mut model = [None; 64];

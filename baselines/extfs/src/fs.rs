@@ -99,8 +99,7 @@ impl<P: Persist> ExtFs<P> {
         &self.persist
     }
 
-    /// Makes the bytes of `buffer` from `at` on equal to `new`; writes only ranges
-    /// that differ.
+    /// Makes the bytes of `buffer` from `at` on equal to `new`; writes only ranges that differ.
     pub(crate) fn write_changed(&self, tx: &P::Tx, buffer: &Rc<Buffer>, at: usize, new: &[u8]) {
         let mut from = 0;
         loop {

@@ -7,7 +7,7 @@ use crate::BLOCK;
 use crate::format::superblock::{self as sb, Class};
 use crate::format::{crc, group, hash, inode, wide};
 use crate::persist::Run;
-use vfs::Errno;
+use vfs::{Errno, TimeRange};
 
 /// Reason why a file system cannot be mounted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -105,8 +105,7 @@ pub(crate) struct Geometry {
 /// Linux (`EXT4_FLEX_SIZE_DIR_ALLOC_SCHEME`).
 const FLEX_SCHEME: u32 = 4;
 
-/// Groups of a flexible group. Any power of two will do: it only says where to
-/// look first.
+/// Groups of a flexible group. Any power of two will do: it only says where to look first.
 fn flex_groups(incompat: u32, log: u8) -> u32 {
     match incompat & sb::INCOMPAT_FLEX_BG {
         0 => 1,
@@ -282,13 +281,9 @@ impl Geometry {
         ensure(version <= 5, "the hash of directories", version)
     }
 
-    /// Resolution of timestamps in ns: inodes of 128 bytes have no field for parts of a second.
-    //= ext4-layout 5.1
-    pub(crate) fn time_grain(&self) -> u32 {
-        if self.inode_size > 128 {
-            return 1;
-        }
-        1_000_000_000
+    /// Timestamps that an inode holds.
+    pub(crate) fn times(&self) -> TimeRange {
+        inode::times(self.inode_size > 128)
     }
 
     pub(crate) fn has_compat(&self, feature: u32) -> bool {

@@ -1,4 +1,4 @@
-//! An image that is looked at without a mount: blocks by number, at once.
+//! Access to an image without a mount: synchronous reads of blocks by number.
 
 use crate::buffer::BLOCK;
 use nand::Payload;
@@ -10,15 +10,14 @@ pub trait Image {
     fn read(&self, block: u64, out: &mut [u8; BLOCK]) -> bool;
 }
 
-/// All bytes of a medium.
+/// A slice holds all bytes of a medium.
 impl Image for [u8] {
     fn read(&self, block: u64, out: &mut [u8; BLOCK]) -> bool {
         host::Image::read(self, block, out)
     }
 }
 
-/// Contents by block number, such as a power cut leaves; what is not there is
-/// zeros.
+/// A map holds contents by block number, such as a power cut leaves; absent blocks are zeros.
 impl Image for BTreeMap<u64, Payload> {
     fn read(&self, block: u64, out: &mut [u8; BLOCK]) -> bool {
         let payload = self.get(&block).unwrap_or(&Payload::Zero);
@@ -26,7 +25,7 @@ impl Image for BTreeMap<u64, Payload> {
     }
 }
 
-/// The blocks that `mkfs` makes.
+/// The blocks of a new file system; absent blocks are zeros.
 impl Image for crate::mkfs::Blocks {
     fn read(&self, block: u64, out: &mut [u8; BLOCK]) -> bool {
         match self.get(&block) {

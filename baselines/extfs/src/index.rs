@@ -1,8 +1,8 @@
-//! The index of a directory: the way to a leaf, and making room.
+//! The index of a directory: search for a leaf, and splits that make room.
 //!
-//! Invariants: a way has one node a level, and levels are bounded, so a loop on a
-//! damaged medium ends; each step of making room leaves a sound directory, so
-//! that lack of space in the middle needs no undoing.
+//! Invariants: a path has one node per level, and levels are bounded, so a cycle on a
+//! damaged medium ends; each step that makes room leaves a sound directory, so a lack of
+//! space between steps needs no rollback.
 
 use crate::buffer::{BLOCK, Buffer};
 use crate::dir::{OwnEntry, Role};
@@ -14,30 +14,30 @@ use crate::persist::Persist;
 use std::rc::Rc;
 use vfs::{Errno, FileKind, Result};
 
-/// A node of the index on the way to a leaf.
+/// A node of the index on the path to a leaf.
 struct Turn {
     buffer: Rc<Buffer>,
-    /// Where its entries begin.
+    /// Offset of the index entries in the block.
     entries: usize,
-    /// The entry that the way goes through.
+    /// Index of the entry that the path takes.
     index: usize,
 }
 
-/// The way from the root to a leaf.
+/// The path from the root to a leaf.
 pub(crate) struct Way {
     turns: Vec<Turn>,
     leaf: u32,
 }
 
 impl Way {
-    /// The block of the directory at its end.
+    /// Logical block of the leaf at the end of the path.
     pub(crate) fn leaf(&self) -> u64 {
         u64::from(self.leaf)
     }
 }
 
 impl<P: Persist> ExtFs<P> {
-    /// How the names of an indexed directory are hashed.
+    /// The hash function of an indexed directory, as its root names it.
     pub(crate) async fn dir_hasher(&self, dir: &Node) -> Result<Hasher> {
         let root = self.dir_block(dir, 0, Role::Root).await?;
         let info = damaged(htree::info(&root.bytes()))?;
@@ -59,7 +59,7 @@ impl<P: Persist> ExtFs<P> {
         Ok((turn, child))
     }
 
-    /// The way to the leaf where names of `hash` begin.
+    /// The path to the first leaf that may hold names of `hash`.
     pub(crate) async fn probe(&self, dir: &Node, hash: u32) -> Result<Way> {
         let root = self.dir_block(dir, 0, Role::Root).await?;
         let info = damaged(htree::info(&root.bytes()))?;
@@ -74,7 +74,8 @@ impl<P: Persist> ExtFs<P> {
         Ok(Way { turns, leaf: next })
     }
 
-    /// Goes on to the next leaf, and gives the hash at which it begins.
+    /// Moves the path to the next leaf and returns the leaf's hash in the index, with its
+    /// continuation bit; `None` after the last leaf.
     pub(crate) async fn advance(&self, dir: &Node, way: &mut Way) -> Result<Option<u32>> {
         let mut level = way.turns.len();
         let (mut next, hash) = loop {
@@ -102,7 +103,7 @@ impl<P: Persist> ExtFs<P> {
         Ok(Some(hash))
     }
 
-    /// Writes down the checksum of a block of the index.
+    /// Updates the checksum of a block of the index with entries from `at` on.
     pub(crate) fn seal_index(&self, tx: &P::Tx, dir: &Node, buffer: &Rc<Buffer>, at: usize) {
         if self.geometry.checksums {
             let mut bytes = *buffer.bytes();
@@ -111,7 +112,7 @@ impl<P: Persist> ExtFs<P> {
         }
     }
 
-    /// Writes a block of the index, with its checksum.
+    /// Writes `bytes` to a block of the index and seals it; entries begin at `at`.
     fn write_index(
         &self,
         tx: &P::Tx,
@@ -126,7 +127,8 @@ impl<P: Persist> ExtFs<P> {
         self.write_changed(tx, buffer, 0, &bytes[..]);
     }
 
-    /// Makes an index out of the only block of a directory.
+    /// Makes an index: the only block of the directory becomes the root, and its names move to a
+    /// new leaf.
     pub(crate) async fn make_index(&self, tx: &P::Tx, dir: &Node) -> Result<()> {
         let root = self.dir_block(dir, 0, Role::Leaf).await?;
         let names = self.own_entries(&root)?;
@@ -156,7 +158,7 @@ impl<P: Persist> ExtFs<P> {
         Ok(())
     }
 
-    /// Adds a name to an indexed directory.
+    /// Adds a name to the leaf of its hash in an indexed directory.
     pub(crate) async fn add_by_hash(
         &self,
         tx: &P::Tx,
@@ -166,8 +168,8 @@ impl<P: Persist> ExtFs<P> {
     ) -> Result<()> {
         let hasher = self.dir_hasher(dir).await?;
         let (hash, _) = hasher.hash(name);
-        // A level more, a node and a leaf split, and a second split for names
-        // of unequal length.
+        // Room may take a new level, a split of a node and of a leaf, and a second split for
+        // names of unequal length.
         for _ in 0..6 {
             let way = self.probe(dir, hash).await?;
             let leaf = self.dir_block(dir, way.leaf(), Role::Leaf).await?;
@@ -179,8 +181,7 @@ impl<P: Persist> ExtFs<P> {
         Err(Errno::EUCLEAN)
     }
 
-    /// Does one step towards room in a leaf: a level more, or a node split, or
-    /// the leaf split.
+    /// Takes one step towards room in a leaf: adds a level, splits a node, or splits the leaf.
     async fn make_room(
         &self,
         tx: &P::Tx,
@@ -212,7 +213,7 @@ impl<P: Persist> ExtFs<P> {
         damaged(htree::entries(&turn.buffer.bytes(), turn.entries, tail))
     }
 
-    /// Puts an entry into a node that has room, behind the one of the way.
+    /// Inserts an entry into a node with room, behind the entry that the path takes.
     fn insert_entry(&self, tx: &P::Tx, dir: &Node, turn: &Turn, entry: htree::Entry) -> Result<()> {
         let mut entries = self.entries_of(turn)?;
         entries.insert(turn.index + 1, entry);
@@ -244,7 +245,7 @@ impl<P: Persist> ExtFs<P> {
         self.write_index(tx, dir, buffer, htree::NODE_ENTRIES, bytes);
     }
 
-    /// Moves the entries of the root to a node below it.
+    /// Adds a level: moves the entries of the root to a new node.
     async fn deepen(&self, tx: &P::Tx, dir: &Node, root: &Turn) -> Result<()> {
         let entries = self.entries_of(root)?;
         let info = damaged(htree::info(&root.buffer.bytes()))?;
@@ -261,7 +262,7 @@ impl<P: Persist> ExtFs<P> {
         Ok(())
     }
 
-    /// Splits a full node in two halves.
+    /// Splits a full node in half and adds the upper half to the root.
     async fn split_node(&self, tx: &P::Tx, dir: &Node, root: &Turn, node: &Turn) -> Result<()> {
         let mut entries = self.entries_of(node)?;
         let upper = entries.split_off(entries.len() / 2);
@@ -276,7 +277,7 @@ impl<P: Persist> ExtFs<P> {
         self.insert_entry(tx, dir, root, entry)
     }
 
-    /// Splits a leaf: the upper half of the hashes goes to a new one.
+    /// Splits a leaf: the names with the greater hashes go to a new leaf.
     async fn split_leaf(
         &self,
         tx: &P::Tx,
@@ -311,7 +312,7 @@ impl<P: Persist> ExtFs<P> {
     }
 }
 
-/// Where the bytes of entries are halved; neither half is empty.
+/// Index that splits `names` into halves of about equal bytes; neither half is empty.
 fn middle(names: &[(u32, OwnEntry)]) -> usize {
     let size = |entry: &OwnEntry| dirent::needed(entry.name.len());
     let total: usize = names.iter().map(|(_, entry)| size(entry)).sum();

@@ -1,8 +1,8 @@
 //! Inodes in memory and their slots in the tables.
 //!
-//! Invariants: [`vfs::Face::attr`] is the newest truth of attributes, and the
-//! size on the medium is that of what was written back; every change of a slot
-//! writes down all attributes with it, as the ranges of bytes that differ.
+//! Invariants: [`vfs::Face::attr`] holds the newest attributes; the size on the medium
+//! covers written-back contents only; every change of a slot stores all attributes with
+//! it, as the ranges of bytes that differ.
 
 use crate::alloc::NewSlot;
 use crate::buffer::BLOCK;
@@ -17,14 +17,14 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use vfs::{Attr, Errno, FileKind, Ino, NewInode, Result};
 
-/// The root directory.
+/// Inode number of the root directory.
 pub(crate) const ROOT: u32 = 2;
 
-/// A slot in memory.
+/// A copy of an inode's slot; slots of 128 bytes use a part of it.
 pub(crate) type Slot = [u8; raw::MAX_SIZE];
 
 impl<P: Persist> ExtFs<P> {
-    /// Block of the table and place in it of an inode.
+    /// Block of the inode table that holds the slot of `ino`, and the slot's offset in it.
     fn slot_place(&self, ino: u32) -> (u64, usize) {
         let (number, index) = self.geometry.place_of(ino);
         let table = self.alloc.borrow().groups[number as usize]
@@ -34,7 +34,12 @@ impl<P: Persist> ExtFs<P> {
         (table + (byte / BLOCK) as u64, byte % BLOCK)
     }
 
-    /// Brings an inode to memory. `special` ones are not for users.
+    /// Loads and checks an inode. `special` admits the reserved inodes, which no name leads to.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT` for a free inode, `EUCLEAN` for a damaged one, `EOPNOTSUPP` for inline or encrypted
+    /// contents.
     pub(crate) async fn load_inode(&self, ino: u32, special: bool) -> Result<Node> {
         let usable = special || ino == ROOT || ino >= self.geometry.first_inode;
         if ino == 0 || ino > self.geometry.inodes || !usable {
@@ -95,14 +100,14 @@ impl<P: Persist> ExtFs<P> {
             turn: Semaphore::new(&self.sim, 1),
             extents: RefCell::default(),
             reserved: RefCell::default(),
-            // Whether the last change of it is durable was forgotten with it.
+            // It is unknown whether the last change of the inode is durable: assume the newest.
             changed: Cell::new(self.persist.newest()),
             data_changed: Cell::new(self.persist.newest()),
             room: Cell::new(0),
         }
     }
 
-    /// A copy of the slot of `node`, and its length.
+    /// Copies the slot of `node`; also returns its length, 128 or 256 bytes.
     pub(crate) fn slot(&self, node: &Node) -> (Slot, usize) {
         let (mut slot, len) = ([0; raw::MAX_SIZE], self.geometry.inode_size);
         let at = node.private.at;
@@ -110,7 +115,7 @@ impl<P: Persist> ExtFs<P> {
         (slot, len)
     }
 
-    /// Writes down all attributes, and what `edit` changes besides.
+    /// Stores all attributes of `node` and the changes of `edit` in its slot.
     pub(crate) fn edit_inode(&self, tx: &P::Tx, node: &Node, edit: impl FnOnce(&mut [u8])) {
         let (mut slot, len) = self.slot(node);
         let slot = &mut slot[..len];
@@ -134,30 +139,31 @@ impl<P: Persist> ExtFs<P> {
         node.private.changed.set(self.persist.id(tx));
     }
 
-    /// Writes down all attributes.
+    /// Stores all attributes of `node` in its slot.
     pub(crate) fn store_inode(&self, tx: &P::Tx, node: &Node) {
         self.edit_inode(tx, node, |_| ());
     }
 
-    /// Changes how many sectors an inode has, and writes that down at once: who stores
-    /// it before this handle is closed belongs together with it.
+    /// Changes the sector count of an inode and stores the inode at once, so that its slot is part
+    /// of this transaction before any other handle stores the new count.
     pub(crate) fn count_sectors(&self, tx: &P::Tx, node: &Node, count: impl FnOnce(u64) -> u64) {
         node.update(|attr| attr.sectors = count(attr.sectors));
         self.store_inode(tx, node);
     }
 
-    /// Writes down what is needed to read the contents.
+    /// Stores an inode whose map or size has changed: `fdatasync` has to force this transaction.
     pub(crate) fn store_data(&self, tx: &P::Tx, node: &Node) {
         self.store_inode(tx, node);
         node.private.data_changed.set(self.persist.id(tx));
     }
 
-    /// Most names of a file, and most subdirectories that are counted.
+    /// Most links of a file; a directory with more counts 1 (`dir_nlink`).
     pub(crate) const fn links_max(&self) -> u32 {
         65_000
     }
 
-    /// Fills a slot that was just allocated.
+    /// Fills a new slot with an empty map and returns the inode, without links. The caller counts
+    /// links and stores the attributes.
     pub(crate) fn init_inode(
         &self,
         tx: &P::Tx,
@@ -200,14 +206,14 @@ impl<P: Persist> ExtFs<P> {
             raw::EXTRA_SIZE.put(bytes, self.geometry.extra_size);
         }
         raw::MAP.put(bytes, map);
-        // Names are counted by the caller; its write goes over these bytes.
+        // The caller's store of the attributes overwrites these bytes.
         self.write_changed(tx, &slot.buffer, slot.at, bytes);
         let private = self.private(slot.buffer, slot.at, flags, seed, 0);
         private.extents.borrow_mut().set(0, 1 << 32, State::Hole);
         Node::new(Ino(u64::from(slot.ino)), attr, private)
     }
 
-    /// Empties the slot of an inode whose blocks are free, and frees it.
+    /// Clears the slot of an inode without blocks and frees the inode.
     pub(crate) async fn free_inode(&self, tx: &P::Tx, node: &Node) -> Result<()> {
         self.edit_inode(tx, node, |slot| {
             raw::MODE.put(slot, 0);
@@ -219,26 +225,26 @@ impl<P: Persist> ExtFs<P> {
     }
 }
 
-/// The number of an inode as the format has it.
+/// Inode number in the width of the format.
 pub(crate) fn number(node: &Node) -> u32 {
     node.ino.0 as u32
 }
 
-/// A slot that is changed while its inode may be in memory elsewhere.
+/// Place of a slot to be changed without loading its inode.
 pub(crate) struct Place {
     buffer: Rc<crate::Buffer>,
     at: usize,
 }
 
 impl<P: Persist> ExtFs<P> {
-    /// Where the slot of an inode is, with its block in memory.
+    /// Locates the slot of an inode and reads its block.
     pub(crate) async fn read_slot(&self, ino: u32) -> Result<Place> {
         let (block, at) = self.slot_place(ino);
         let buffer = self.persist.read(block, Purpose::Inode).await?;
         Ok(Place { buffer, at })
     }
 
-    /// Changes a field of a slot that is no attribute.
+    /// Applies `edit` to a slot and seals it; `edit` must not change attributes.
     pub(crate) fn edit_slot(
         &self,
         tx: &P::Tx,

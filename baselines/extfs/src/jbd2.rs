@@ -1,9 +1,8 @@
 //! The block journal of ext4, in the format and with the behaviour of Linux' jbd2.
 //!
-//! A change of metadata goes to a log as a copy of its whole block; transactions
-//! of many changes commit together; copies go home later. The log is that of
-//! Linux to the byte, so e2fsck and the kernel replay what is written here, and
-//! what they wrote is replayed here.
+//! A change of metadata goes to a log as a copy of its whole block; transactions of many changes
+//! commit together; copies go home later. The log is that of Linux to the byte, so e2fsck and the
+//! kernel replay what is written here, and what they wrote is replayed here.
 //!
 //! # The life of a block
 //!
@@ -174,9 +173,8 @@ impl<P: BlockPort> Jbd2<P> {
     /// Recovers the journal and opens it.
     ///
     /// # Errors
-    /// If there is no journal, if it is damaged or of an unknown kind, or if the
-    /// medium fails. Nothing is written then, except for part of a replay during
-    /// which the medium failed.
+    /// If there is no journal, if it is damaged or of an unknown kind, or if the medium fails.
+    /// Nothing is written then, except for part of a replay during which the medium failed.
     pub async fn open(
         sim: &Sim,
         port: P,
@@ -221,7 +219,7 @@ impl<P: BlockPort> Jbd2<P> {
         self.core.is_aborted()
     }
 
-    /// Counters since [`Self::open`].
+    /// Counters since [`Self::open`], and the blocks in memory now.
     #[must_use]
     pub fn counts(&self) -> Counts {
         Counts {

@@ -1,5 +1,5 @@
-//! Where the journal is: read from the bare medium, before a strategy that needs
-//! it is opened.
+//! Location of the journal, read from the bare medium before a strategy that needs the
+//! journal is opened.
 
 use crate::buffer::BLOCK;
 use crate::extents::State;
@@ -12,29 +12,29 @@ use crate::persist::Run;
 use host::{BlockPort, Purpose, Who};
 use units::{Extent, Origin, SECTOR};
 
-/// Fewest blocks of a journal.
+/// Fewest blocks of a journal, as in Linux (`JBD2_MIN_JOURNAL_BLOCKS`).
 pub(crate) const LEAST: u32 = 1024;
 
-/// Where the journal of a file system is.
+/// Location of a file system's journal, and what its superblock says about recovery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JournalPlace {
-    /// The block of the superblock that led to it: 0, or that of a copy.
+    /// Block of the superblock that led to the journal: 0, or the block of a copy.
     pub superblock: u64,
-    /// Its blocks, in the order of the journal.
+    /// Blocks of the journal, in the order of the journal.
     pub runs: Vec<Run>,
-    /// Bytes of a block.
+    /// Size of a block in bytes.
     pub block_size: u32,
-    /// Whether it has to be replayed.
+    /// Whether the journal has to be replayed.
     pub needs_recovery: bool,
-    /// The superblock says that something failed and the file system has to be
-    /// checked. A replay may bring an older superblock back, which does not.
+    /// Whether the superblock records an error, so that the file system has to be checked.
+    /// A replay may restore an older superblock without the error.
     pub has_error: bool,
-    /// The identity of the file system.
+    /// UUID of the file system.
     pub uuid: [u8; 16],
 }
 
 impl JournalPlace {
-    /// How many blocks it has.
+    /// Number of blocks of the journal.
     #[must_use]
     pub fn blocks(&self) -> u64 {
         self.runs.iter().map(|run| run.len).sum()
@@ -54,19 +54,19 @@ async fn read(port: &impl BlockPort, block: u64) -> Result<[u8; BLOCK], MountErr
     Ok(bytes)
 }
 
-/// Finds the journal of the file system on `port`; none if it has none.
+/// Finds the journal of the file system on `port`; `None` if the file system has no journal.
 ///
 /// # Errors
-/// What is wrong with the file system or its journal, or `EIO`.
+/// If the file system or its journal is damaged or not supported, or `EIO`.
 pub async fn find_journal(port: &impl BlockPort) -> Result<Option<JournalPlace>, MountError> {
     let first = read(port, 0).await?;
     locate(port, 0, &first[sb::OFFSET..sb::OFFSET + sb::SIZE]).await
 }
 
-/// The same where the lines of the superblock may be of different times, as an undo
-/// journal leaves them, or damaged. What leads to the journal never changes, so a copy
-/// leads there as well; where there is none, in file systems of one group, the torn one
-/// does.
+/// [`find_journal`] on a file system with a superblock that may be torn, with lines of
+/// different versions as an undo journal leaves them, or damaged. The fields that lead to the
+/// journal never change, so a copy of the superblock leads there as well; in a file system of
+/// one group, which has no copy, the torn superblock does.
 pub(crate) async fn find_torn_journal(
     port: &impl BlockPort,
 ) -> Result<Option<JournalPlace>, MountError> {
@@ -82,11 +82,11 @@ pub(crate) async fn find_torn_journal(
     locate(port, 0, superblock).await
 }
 
-/// Where the first copy of the superblock is, if groups have as many blocks as one block
-/// has bits.
+/// Block of the first copy of the superblock, in a file system with groups of 32,768 blocks (the
+/// bits of a block).
 const FIRST_COPY: u64 = BLOCK as u64 * 8;
 
-/// The first copy of the superblock; none if there is none.
+/// Reads the first copy of the superblock; `None` if the medium has none.
 async fn read_copy(port: &impl BlockPort) -> Result<Option<[u8; BLOCK]>, MountError> {
     if port.capacity().0 / BLOCK as u64 <= FIRST_COPY {
         return Ok(None);
@@ -147,8 +147,8 @@ async fn read_journal_inode(
     Ok(slot)
 }
 
-/// The extents of the journal, down the tree. Its depth falls with every step,
-/// and what a node knows lies behind what came before, so a loop ends.
+/// Collects the extents of the journal from its tree. Each step goes down a level, and a node
+/// must map blocks behind the previous ones, so a cycle ends.
 async fn read_runs(
     port: &impl BlockPort,
     geometry: &Geometry,
@@ -194,7 +194,8 @@ async fn read_runs(
     Ok(runs)
 }
 
-/// The entries of a node with its depth and where each ends, the first one last.
+/// The entries of a node in reverse order, each with the depth of the node and the end of the
+/// entry's range.
 fn stacked(node: &Node, to: u64) -> Vec<(Entry, u16, u64)> {
     let ends = node.entries.iter().skip(1).map(|e| u64::from(e.logical));
     let ends = ends.chain([to]);

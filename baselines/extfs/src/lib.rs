@@ -18,11 +18,10 @@
 //!
 //! # Where to start reading
 //!
-//! [`format`](self) has one home per byte layout; `fs` the state that all verbs share;
-//! `alloc` free space; `extents` and `tree` the map of a file; `dir`, `index`
-//! and `readdir` directories; `delayed`, `truncate`, `direct` contents; `names`
-//! the verbs that change names; `body` the list of verbs; [`lines`] the strategies
-//! that store cache lines, such as [`pmfs`].
+//! [`format`](self) has one home per byte layout; `fs` the state that all verbs share; `alloc` free
+//! space; `extents` and `tree` the map of a file; `dir`, `index` and `readdir` directories;
+//! `delayed`, `truncate`, `direct` contents; `names` the verbs that change names; `body` the list
+//! of verbs; [`lines`] the strategies that store cache lines, such as [`pmfs`].
 
 mod alloc;
 mod body;

@@ -1,9 +1,8 @@
-//! Mounting and unmounting.
+//! Mount and unmount.
 //!
-//! Mounting reads the superblock and all group descriptors, says in the
-//! superblock that the file system is in use, and finishes what orphans are left.
-//! The superblock that says so, and whether a journal has to be replayed, is home
-//! before the first change and after the last one.
+//! A mount reads the superblock and all group descriptors, marks the superblock as in use, and
+//! frees the orphans that are left. The marks in the superblock (in use, journal to be replayed)
+//! are home before the first change of the mount and are cleared after the last one.
 
 use crate::alloc::Alloc;
 use crate::buffer::BLOCK;
@@ -18,27 +17,27 @@ use sim::Sim;
 use std::cell::{Cell, RefCell};
 use vfs::{FileKind, Result, Timestamp};
 
-/// How to mount.
+/// Options of a mount, from the strategy and its user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MountOptions {
-    /// The present, for the superblock.
+    /// Time of the mount, for the superblock.
     pub now: Timestamp,
-    /// Where the drive shall put contents of files.
+    /// Choice of placement handles for file contents.
     pub placer: Placer,
     /// Whether freed blocks are deallocated on the drive.
     pub discard: bool,
-    /// Whether something failed before, as a journal says or the superblock did
-    /// before a replay: it is written down, so that it is checked.
+    /// Whether the journal, or the superblock before a replay, records an error. The mount
+    /// records it in the superblock, so that the file system is checked.
     pub has_error: bool,
-    /// Blocks of the journal: what it holds when there is no space.
+    /// Blocks of the journal, for reports of refused allocations.
     pub journal_blocks: u64,
 }
 
 impl<P: Persist> ExtFs<P> {
-    /// Mounts what `persist` holds, for reading and writing.
+    /// Mounts the file system of `persist` for reading and writing.
     ///
     /// # Errors
-    /// What is wrong with it, or `EIO`.
+    /// If the file system is damaged, not supported or not recovered, or `EIO`.
     pub async fn mount(
         sim: &Sim,
         persist: P,
@@ -105,8 +104,8 @@ impl<P: Persist> ExtFs<P> {
             if self.options.has_error {
                 state |= sb::STATE_ERROR;
             }
-            // A journal brings back a sound structure: only that is clean which
-            // was unmounted, but none has to look for damage.
+            // With a journal the file system stays clean while it is mounted: a replay
+            // restores a sound structure, and no check is needed.
             sb::STATE.put(
                 bytes,
                 if recovers {
@@ -127,13 +126,13 @@ impl<P: Persist> ExtFs<P> {
         self.persist.checkpoint().await
     }
 
-    /// Whether the superblock says that a journal has to be replayed.
+    /// Whether this mount marks its journal as to be replayed.
     fn recovers(&self) -> bool {
         self.persist.needs_recovery() && self.geometry.has_compat(sb::COMPAT_HAS_JOURNAL)
     }
 
-    /// Leaves the medium as a clean unmount does: all is home, then the
-    /// superblock says so.
+    /// Unmounts: brings all changes home, then marks the superblock as clean and shuts the
+    /// strategy down.
     pub(crate) async fn leave(&self) -> Result<()> {
         self.persist.checkpoint().await?;
         self.reclaim().await?;
@@ -159,7 +158,7 @@ impl<P: Persist> ExtFs<P> {
     }
 }
 
-/// Reads and checks a descriptor.
+/// Decodes and checks the descriptor of group `number`.
 pub(crate) fn read_group(
     geometry: &Geometry,
     number: u32,
@@ -186,13 +185,14 @@ pub(crate) fn read_group(
     }
     let mut descriptor = descriptor;
     if !summed {
-        // Without checksums nothing says what was left out: all is there.
+        // The flags are valid with checksums only; without them mkfs initializes all.
         descriptor.flags &= !(group::INODE_UNINIT | group::BLOCK_UNINIT);
     }
     Ok(descriptor)
 }
 
-/// Where structures lie that are not in files: sorted, neighbours merged.
+/// Runs of the blocks that hold structures outside of files (superblocks, descriptors, bitmaps,
+/// inode tables): sorted, adjacent runs merged.
 pub(crate) fn system_runs(geometry: &Geometry, groups: &[group::Descriptor]) -> Vec<Run> {
     let mut runs = Vec::new();
     for (number, descriptor) in groups.iter().enumerate() {

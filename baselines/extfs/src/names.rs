@@ -1,7 +1,7 @@
-//! Making, linking, renaming and unlinking: each is one handle.
+//! Create, link, rename and unlink: each is one handle.
 //!
-//! Invariant: what fails leaves nothing behind; space is taken before names
-//! change, and given back in the same handle.
+//! Invariant: a failed operation changes nothing; it allocates space before it changes
+//! names, and frees the space in the same handle.
 
 use crate::dir::{ADD_CREDITS, CHANGE_CREDITS, Found};
 use crate::format::superblock::RO_DIR_NLINK;
@@ -11,18 +11,19 @@ use crate::inode::number;
 use crate::orphan;
 use crate::persist::{Persist, Run};
 use crate::tree::SECTORS;
+use crate::truncate::has_tree;
 use crate::{BLOCK, alloc::Want};
 use host::Purpose;
 use vfs::{Access, Attr, Errno, FileKind, NewInode, Rename, Result, Timestamp};
 
-/// Blocks of metadata that making an inode changes: its bitmap, descriptor and
-/// slot, and a first block with a bitmap and a descriptor.
+/// Blocks of metadata that a new inode changes: its bitmap, descriptor and slot, and a
+/// first block with a bitmap and a descriptor.
 const NEW_CREDITS: usize = 3 + 3;
 
-/// Longest target that lies in the inode.
+/// Longest target in bytes of a symbolic link that lies in the inode.
 const FAST_TARGET: usize = raw::MAP_SIZE - 1;
 
-/// A subdirectory more. Past the limit they are not counted any more: 1.
+/// Counts a new link. A directory with more than `max` links counts 1 from then on.
 fn add_link(attr: &mut Attr, max: u32) {
     if attr.kind != FileKind::Directory || attr.nlink != 1 {
         attr.nlink += 1;
@@ -32,7 +33,7 @@ fn add_link(attr: &mut Attr, max: u32) {
     }
 }
 
-/// A subdirectory less.
+/// Counts a removed subdirectory; 1 and 2 links stay.
 fn drop_subdir(attr: &mut Attr) {
     if attr.nlink > 2 {
         attr.nlink -= 1;
@@ -53,7 +54,7 @@ impl<P: Persist> ExtFs<P> {
         }
     }
 
-    /// Makes an inode with a name.
+    /// Creates an inode with a name in `dir`.
     pub(crate) async fn make(&self, dir: &Node, name: &[u8], new: NewInode<'_>) -> Result<Node> {
         if new.kind == FileKind::Directory {
             self.check_links(dir)?;
@@ -87,7 +88,7 @@ impl<P: Persist> ExtFs<P> {
         Ok(node)
     }
 
-    /// Makes an inode with its first block, if it needs one, and no name.
+    /// Creates an inode without a name; a directory and a long symbolic link get their first block.
     async fn make_inode(&self, tx: &P::Tx, dir: &Node, new: &NewInode<'_>) -> Result<Node> {
         let is_dir = new.kind == FileKind::Directory;
         self.ensure_room_for(new)?;
@@ -105,8 +106,8 @@ impl<P: Persist> ExtFs<P> {
         Ok(node)
     }
 
-    /// Whether there is a block for what is new, if it needs one. Root may also
-    /// have those that are kept for metadata; others leave him his.
+    /// Refuses a new directory or long symbolic link if only blocks reserved for root are free.
+    /// Root may also use the blocks kept for metadata.
     fn ensure_room_for(&self, new: &NewInode<'_>) -> Result<()> {
         let takes = match new.kind {
             FileKind::Directory => true,
@@ -127,7 +128,7 @@ impl<P: Persist> ExtFs<P> {
     }
 
     async fn unmake(&self, tx: &P::Tx, node: &Node) -> Result<()> {
-        if Self::has_tree(node) {
+        if has_tree(node) {
             self.drop_dir_block(tx, node).await?;
         }
         self.free_inode(tx, node).await
@@ -173,7 +174,7 @@ impl<P: Persist> ExtFs<P> {
         node.private.disk_size.set(size);
     }
 
-    /// Makes an inode without a name.
+    /// Creates an inode without a name (`O_TMPFILE`), an orphan.
     pub(crate) async fn make_unnamed(&self, root: &Node, new: NewInode<'_>) -> Result<Node> {
         let tx = self.persist.begin(NEW_CREDITS + orphan::CREDITS).await?;
         let made = self.make_inode(&tx, root, &new).await;
@@ -184,7 +185,7 @@ impl<P: Persist> ExtFs<P> {
         self.finish(tx, made).await
     }
 
-    /// Gives an inode another name.
+    /// Adds a name to an inode, which may be an orphan.
     pub(crate) async fn add_link_to(
         &self,
         dir: &Node,
@@ -237,7 +238,7 @@ impl<P: Persist> ExtFs<P> {
         }
     }
 
-    /// Takes a name from what is no directory.
+    /// Removes a name of an inode other than a directory.
     pub(crate) async fn drop_link(
         &self,
         dir: &Node,
@@ -259,7 +260,7 @@ impl<P: Persist> ExtFs<P> {
         self.finish(tx, found).await.map(|_| ())
     }
 
-    /// Counts a name less; without any the inode becomes an orphan.
+    /// Counts a removed name; an inode without names becomes an orphan.
     fn forget_link(&self, tx: &P::Tx, node: &Node, now: Timestamp) {
         node.update(|attr| {
             let last = attr.kind == FileKind::Directory;
@@ -277,7 +278,7 @@ impl<P: Persist> ExtFs<P> {
         }
     }
 
-    /// Takes the name from an empty directory.
+    /// Removes the name of an empty directory; `ENOTEMPTY` if it has entries.
     pub(crate) async fn drop_dir(
         &self,
         dir: &Node,
@@ -303,7 +304,7 @@ impl<P: Persist> ExtFs<P> {
         self.finish(tx, found).await.map(|_| ())
     }
 
-    /// Renames.
+    /// Moves a name, with replacement or exchange if the target name exists.
     pub(crate) async fn move_name(&self, rename: Rename<'_, Private>) -> Result<()> {
         let is_dir = |node: &Node| node.attr.get().kind == FileKind::Directory;
         if let Some(replaced) = rename.replaced
@@ -400,7 +401,7 @@ impl<P: Persist> ExtFs<P> {
                     self.set_parent(tx, node, number(parent)).await?;
                 }
             }
-            // From here on nothing is waited for: nobody stores half of this.
+            // No wait from here on, so no other task stores an intermediate state.
             for (is_dir, left, entered) in [(is_dir[0], from, to), (is_dir[1], to, from)] {
                 if is_dir {
                     left.update(drop_subdir);
@@ -412,10 +413,10 @@ impl<P: Persist> ExtFs<P> {
         Ok(())
     }
 
-    /// Where a symbolic link leads.
+    /// Target of a symbolic link, from its inode or its block.
     pub(crate) async fn target_of(&self, node: &Node) -> Result<Vec<u8>> {
         let size = node.attr.get().size as usize;
-        if !Self::has_tree(node) {
+        if !has_tree(node) {
             let (slot, _) = self.slot(node);
             let map = raw::MAP.get(&slot);
             let target = map.get(..size).ok_or(Errno::EUCLEAN)?;

@@ -106,8 +106,7 @@ impl<B: BlockPort> NoJournal<B> {
         Ok(())
     }
 
-    /// The first of `blocks` that are still dirty, follow one another and serve
-    /// the same purpose.
+    /// The first of `blocks` that are still dirty, follow one another and serve the same purpose.
     fn batch(&self, blocks: &[u64]) -> Vec<Rc<Buffer>> {
         let (cache, dirty) = (self.cache.borrow(), self.dirty.borrow());
         let mut batch: Vec<Rc<Buffer>> = Vec::new();

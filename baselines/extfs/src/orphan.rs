@@ -13,8 +13,7 @@ use crate::inode::number;
 use crate::persist::Persist;
 use vfs::{Errno, Result};
 
-/// Blocks of metadata that a change of the list touches: the superblock and the
-/// inode before.
+/// Blocks of metadata that a change of the list touches: the superblock and the inode before.
 pub(crate) const CREDITS: usize = 3;
 
 impl<P: Persist> ExtFs<P> {

@@ -30,7 +30,7 @@ pub struct TxId(pub u64);
 pub struct Run {
     /// Number of the first block.
     pub start: u64,
-    /// Length in blocks.
+    /// Length of the run in blocks.
     pub len: u64,
 }
 
@@ -53,8 +53,7 @@ pub struct DataWrite<'a> {
     pub who: Who,
 }
 
-/// A strategy: makes changes of the body durable. All block numbers are those of the
-/// file system.
+/// A strategy: makes changes of the body durable. All block numbers are those of the file system.
 #[allow(async_fn_in_trait, reason = "a simulation is one thread")]
 pub trait Persist: 'static {
     /// A handle on an open transaction. It must be given to [`Persist::end`] or
@@ -73,9 +72,8 @@ pub trait Persist: 'static {
         false
     }
 
-    /// A block of metadata, from memory or from the medium. While a reference to the
-    /// buffer exists, every call returns the same buffer, so the body may keep buffers
-    /// that it needs often.
+    /// A block of metadata, from memory or from the medium. While a reference to the buffer exists,
+    /// every call returns the same buffer, so the body may keep buffers that it needs often.
     ///
     /// # Errors
     /// `EIO` if the medium fails or `block` lies outside it.
@@ -89,8 +87,7 @@ pub trait Persist: 'static {
     /// Waits while there is no room for them.
     ///
     /// # Errors
-    /// `EROFS` if nothing can be changed any more; `ENOSPC` if no transaction
-    /// can ever be so large.
+    /// `EROFS` if nothing can be changed any more; `ENOSPC` if no transaction can ever be so large.
     async fn begin(&self, blocks: usize) -> Result<Self::Tx>;
 
     /// Reserves `blocks` more for `tx` without waiting. False if there is no room:
@@ -175,9 +172,8 @@ pub trait Persist: 'static {
         false
     }
 
-    /// Whether a power cut leaves changes that only this strategy, or one of the same
-    /// format, can recover. The superblock records this while mounted, if the file
-    /// system has a journal.
+    /// Whether a power cut leaves changes that only this strategy, or one of the same format, can
+    /// recover. The superblock records this while mounted, if the file system has a journal.
     fn needs_recovery(&self) -> bool {
         true
     }

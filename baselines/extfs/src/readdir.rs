@@ -1,14 +1,13 @@
-//! Listing directories.
+//! Listing of directories.
 //!
-//! Directories that have an index, or will get one when they grow, are listed in
-//! the order of hashes, so that a cookie stays good while entries move between
-//! leaves. Others are listed by position, and their entries never move.
+//! A directory that has an index, or will get one when it grows, is listed in the
+//! order of hashes, so that a cookie stays valid while entries move between leaves. Any
+//! other directory is listed by position, and its entries never move.
 //!
-//! Invariant: an entry that is there from the first call to the last one is
-//! listed exactly once, but for names whose hashes agree in all 63 bits, which
-//! come in one batch.
+//! Invariant: an entry present from the first call to the last is listed exactly once.
+//! Names whose hashes agree in all 63 bits come in one batch.
 
-use crate::dir::Role;
+use crate::dir::{Role, dir_blocks};
 use crate::format::dirent;
 use crate::format::hash::Hasher;
 use crate::format::superblock::COMPAT_DIR_INDEX;
@@ -24,12 +23,12 @@ fn cookie(hasher: Hasher, name: &[u8]) -> u64 {
 }
 
 impl<P: Persist> ExtFs<P> {
-    /// Up to `most` entries after `after`.
+    /// Up to `most` entries with cookies after `after`.
     pub(crate) async fn list(&self, dir: &Node, after: u64, most: usize) -> Result<Vec<DirEntry>> {
         if self.is_indexed(dir) {
             return self.list_index(dir, after, most).await;
         }
-        let single = self.dir_blocks(dir) <= 1 && self.geometry.has_compat(COMPAT_DIR_INDEX);
+        let single = dir_blocks(dir) <= 1 && self.geometry.has_compat(COMPAT_DIR_INDEX);
         if !single {
             return self.list_positions(dir, after, most).await;
         }

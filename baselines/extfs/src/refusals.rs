@@ -1,7 +1,7 @@
-//! Why there was no space: the limit that was met, and who holds it.
+//! Refusals for lack of space: the limit that a call met, and the holders of the space.
 //!
-//! Invariant: what a log of refusals has is what a call was told, but for the parts of a
-//! write that was made in part; what is tried again once space is free is taken back.
+//! Invariant: the log of refusals has the `ENOSPC` errors that calls returned, and those
+//! that cut a write short. A refusal is taken back if the allocation is tried again.
 
 use crate::buffer::BLOCK;
 use crate::format::xattr::{self, Xattr};
@@ -22,7 +22,7 @@ impl<P: Persist> ExtFs<P> {
         Errno::ENOSPC
     }
 
-    /// `asked` blocks were asked for, and `kept` have to stay free.
+    /// Refuses a promise of `asked` blocks, where `kept` blocks have to stay free.
     pub(crate) fn refuse_promise(&self, asked: u64, kept: u64) -> Errno {
         self.refuse(BLOCKS, || {
             let alloc = self.alloc.borrow();
@@ -36,7 +36,7 @@ impl<P: Persist> ExtFs<P> {
         })
     }
 
-    /// A block was asked for, and there was none in any group.
+    /// Refuses a block: no group has a usable free one.
     pub(crate) fn refuse_block(&self) -> Errno {
         self.refuse(BLOCKS, || {
             let alloc = self.alloc.borrow();
@@ -56,7 +56,7 @@ impl<P: Persist> ExtFs<P> {
         })
     }
 
-    /// What is refused is tried again, so nobody is told.
+    /// Drops the last refusal of blocks: the caller tries again, so no call returns the error.
     pub(crate) fn take_back_refusal(&self) {
         self.refusals.borrow_mut().take_back(BLOCKS);
     }
@@ -68,7 +68,7 @@ impl<P: Persist> ExtFs<P> {
         why.rest("files and directories")
     }
 
-    /// An inode was asked for, and there was none in any group.
+    /// Refuses an inode: no group has a usable free one.
     pub(crate) fn refuse_inode(&self) -> Errno {
         self.refuse(INODES, || {
             let alloc = self.alloc.borrow();
@@ -86,13 +86,13 @@ impl<P: Persist> ExtFs<P> {
         })
     }
 
-    /// A directory needs more entries in the top of its index than there is room for.
+    /// Refuses a name in a directory whose index root is full at `limit` entries.
     pub(crate) fn refuse_index(&self, limit: usize) -> Errno {
         let full = || NoSpace::new(INDEX, 1, 0, limit as u64).rest("blocks of the index");
         self.refuse(INDEX, full)
     }
 
-    /// Whether these attributes fit a block; the last one is new.
+    /// Refuses a list of attributes that does not fit a block; its last attribute is the new one.
     pub(crate) fn ensure_attributes_fit(&self, list: &[Xattr]) -> Result<()> {
         let room = (BLOCK - xattr::HEADER) as u64;
         let needed = xattr::needed(list) as u64;

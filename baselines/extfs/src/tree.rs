@@ -1,12 +1,10 @@
 //! The tree of extents of a file.
 //!
-//! A path leads from the root, in the inode, to a leaf. Nodes are read on the way
-//! down, and blocks that new nodes will need are allocated before anything is
-//! changed; then the change is made from the leaf up without waiting.
+//! A path leads from the root, in the inode, to a leaf. A change reads the nodes of its path and
+//! allocates blocks for new nodes first; then it changes nodes from the leaf up without waiting.
 //!
-//! Invariants: the entry that leads to a node has the first block of the file
-//! that the node knows; no node but the root is empty; whoever changes a tree
-//! holds the turn of its file.
+//! Invariants: the pointer to a node has the node's first logical block; no node but
+//! the root is empty; a task that changes a tree holds the `turn` of its file.
 
 use crate::alloc::Want;
 use crate::buffer::Buffer;
@@ -19,24 +17,24 @@ use host::Purpose;
 use std::rc::Rc;
 use vfs::{Errno, Result};
 
-/// Sectors of a block.
+/// Sectors of 512 bytes per block.
 pub(crate) const SECTORS: u64 = 8;
 
-/// Entries that one step of a removal takes at most, so that it fits a handle.
+/// Most entries that one step of a removal takes, so that the step fits a handle.
 const STEP_ENTRIES: usize = 16;
 
-/// Blocks of metadata that one step of a removal changes at most: for each entry
-/// a bitmap and a descriptor, the same for each node, nodes, and a split.
+/// Most blocks of metadata that one step of a removal changes: a bitmap and a descriptor
+/// for each entry; node, bitmap and descriptor for each of six levels; and a split.
 pub(crate) const STEP_CREDITS: usize = 2 * STEP_ENTRIES + 6 * 3 + 8;
 
-/// A node on the way to a leaf.
+/// A node on the path to a leaf.
 struct Step {
-    /// Its block; none of the root.
+    /// Block of the node; `None` for the root.
     buffer: Option<Rc<Buffer>>,
     node: Raw,
-    /// The entry that the path goes through.
+    /// Index of the entry that the path takes.
     at: usize,
-    /// The blocks of the file that it may know.
+    /// Logical blocks `from..to` are those that the node may map.
     from: u64,
     to: u64,
 }
@@ -55,11 +53,11 @@ impl Step {
     }
 }
 
-/// What a step of a removal took out.
+/// Extents that a step of a removal took out of the tree.
 pub(crate) struct Removed {
-    /// Parts of extents.
+    /// Removed extents or parts of extents, the last in the file first.
     pub(crate) entries: Vec<Entry>,
-    /// Whether nothing is left in the range.
+    /// Whether the range has no extents left.
     pub(crate) done: bool,
 }
 
@@ -74,7 +72,7 @@ impl<P: Persist> ExtFs<P> {
         Ok(root)
     }
 
-    /// Entries lead to blocks that files may have.
+    /// Checks that entries lead to blocks outside of the structures; `EUCLEAN` if not.
     fn check_entries(&self, node: &Raw) -> Result<()> {
         let fits = |e: &Entry| {
             let len = u64::from(e.len.max(1));
@@ -106,7 +104,7 @@ impl<P: Persist> ExtFs<P> {
         Ok((buffer, raw))
     }
 
-    /// The nodes from the root to the leaf that `block` belongs to.
+    /// The nodes from the root to the leaf that maps logical `block`.
     async fn path(&self, node: &Node, block: u64) -> Result<Vec<Step>> {
         let raw = self.root_of(node)?;
         let mut path = vec![Step {
@@ -141,7 +139,8 @@ impl<P: Persist> ExtFs<P> {
         Ok(path)
     }
 
-    /// What the file has at `block`, and how far it is alike.
+    /// State of the file from logical `block` on, and the length for which it holds. Reads the tree
+    /// under the `turn` of the file if the cache lacks the block.
     pub(crate) async fn lookup_block(&self, node: &Node, block: u64) -> Result<Piece> {
         let known = node.private.extents.borrow().get(block);
         if let Some(piece) = known {
@@ -151,7 +150,7 @@ impl<P: Persist> ExtFs<P> {
         self.lookup_in_turn(node, block).await
     }
 
-    /// The same for who holds the turn of the file.
+    /// [`Self::lookup_block`] for a caller that holds the `turn` of the file.
     pub(crate) async fn lookup_in_turn(&self, node: &Node, block: u64) -> Result<Piece> {
         let known = node.private.extents.borrow().get(block);
         if let Some(piece) = known {
@@ -164,7 +163,7 @@ impl<P: Persist> ExtFs<P> {
         damaged(extents.get(block))
     }
 
-    /// Writes down a node of a path.
+    /// Stores a node of a path in its block or, for the root, in the inode.
     fn write_node(&self, tx: &P::Tx, node: &Node, step: &Step) {
         let Some(buffer) = &step.buffer else {
             let mut map = [0; inode::MAP_SIZE];
@@ -183,7 +182,7 @@ impl<P: Persist> ExtFs<P> {
         self.write_changed(tx, buffer, 0, &bytes);
     }
 
-    /// Makes the way to a node say what its first entry is, from `level` up.
+    /// Updates the pointers above `level` to the first logical block of the node there.
     fn fix_parents(&self, tx: &P::Tx, node: &Node, path: &mut [Step], level: usize) {
         let Some(first) = path[level].node.entries.first().map(|e| e.logical) else {
             return;
@@ -202,7 +201,7 @@ impl<P: Persist> ExtFs<P> {
         }
     }
 
-    /// Adds an extent where the file has a hole.
+    /// Adds an extent in a hole of the file; joins it with its neighbours if possible.
     pub(crate) async fn insert_extent(&self, tx: &P::Tx, node: &Node, entry: Entry) -> Result<()> {
         let mut path = self.path(node, u64::from(entry.logical)).await?;
         let leaf = path.len() - 1;
@@ -215,7 +214,7 @@ impl<P: Persist> ExtFs<P> {
         Ok(())
     }
 
-    /// Blocks for the nodes that another entry in the leaf of `path` takes.
+    /// Allocates blocks for the nodes that an insertion into the leaf of `path` adds.
     async fn spares(
         &self,
         tx: &P::Tx,
@@ -224,7 +223,7 @@ impl<P: Persist> ExtFs<P> {
         entry: Entry,
     ) -> Result<Vec<u64>> {
         let full = path.iter().rev().take_while(|step| step.is_full()).count();
-        // A full root grows by one node and is not split.
+        // A full root moves its entries to one new node.
         self.allocate_nodes(tx, node, entry.start, full).await
     }
 
@@ -258,7 +257,8 @@ impl<P: Persist> ExtFs<P> {
         Ok(blocks)
     }
 
-    /// Makes a neighbour in the leaf longer, if that is all there is to do.
+    /// Joins `entry` with its neighbours in the leaf; false if none is adjacent. `EUCLEAN` if it
+    /// overlaps an extent.
     fn merge(&self, tx: &P::Tx, node: &Node, path: &mut [Step], entry: Entry) -> Result<bool> {
         let level = path.len() - 1;
         let step = &mut path[level];
@@ -293,8 +293,8 @@ impl<P: Persist> ExtFs<P> {
         Ok(true)
     }
 
-    /// Puts an entry into the node at `level` of the path, splitting it if it is
-    /// full, and its parents.
+    /// Inserts an entry into the node at `level` of the path; splits the node, and its parents,
+    /// if they are full.
     fn put_entry(
         &self,
         tx: &P::Tx,
@@ -358,7 +358,7 @@ impl<P: Persist> ExtFs<P> {
         buffer
     }
 
-    /// Moves the entries of the root to a node of its own below it.
+    /// Adds a level: moves the entries of the root to a new node in `block`.
     fn grow(&self, tx: &P::Tx, node: &Node, path: &mut Vec<Step>, block: u64) {
         let root = &mut path[0];
         let depth = root.node.depth;
@@ -384,9 +384,9 @@ impl<P: Persist> ExtFs<P> {
         path.insert(1, child);
     }
 
-    /// Takes the last extents within `from..to` out of the tree: those of one
-    /// leaf, up to a number. What they led to is not freed. Where there is no room
-    /// for the end of an extent that is cut in the middle, nothing has changed.
+    /// Takes the last extents within `from..to` out of the tree: at most [`STEP_ENTRIES`] of one
+    /// leaf. The caller frees their blocks. If a cut in the middle of an extent finds no space for
+    /// a new node, the tree is unchanged.
     pub(crate) async fn remove_step(
         &self,
         tx: &P::Tx,
@@ -425,7 +425,7 @@ impl<P: Persist> ExtFs<P> {
         })
     }
 
-    /// Writes down a leaf whose extent was cut in the middle, and its end behind it.
+    /// Stores a leaf with an extent cut in the middle, and inserts the extent's end `back`.
     fn put_back(
         &self,
         tx: &P::Tx,
@@ -439,7 +439,7 @@ impl<P: Persist> ExtFs<P> {
         self.put_entry(tx, node, path, level, back, spares);
     }
 
-    /// Frees the empty node at `level`, and its parents that become empty.
+    /// Frees the empty node at `level` and the parents that become empty.
     async fn drop_nodes(
         &self,
         tx: &P::Tx,
@@ -474,7 +474,7 @@ impl<P: Persist> ExtFs<P> {
         Ok(())
     }
 
-    /// Moves the entries of an only leaf into the inode, once they fit.
+    /// Moves the entries of an only leaf into the inode if they fit.
     async fn pull_up(&self, tx: &P::Tx, node: &Node, path: &[Step]) -> Result<()> {
         let [root, leaf] = path else { return Ok(()) };
         let fits = root.node.entries.len() == 1 && leaf.node.entries.len() <= ROOT_MAX;
@@ -492,14 +492,14 @@ impl<P: Persist> ExtFs<P> {
         self.free_nodes(tx, node, &[buffer.block]).await
     }
 
-    /// Whether all extents are in the inode.
+    /// Whether the tree is only the root in the inode.
     pub(crate) fn is_shallow(&self, node: &Node) -> bool {
         self.root_of(node).is_ok_and(|root| root.depth == 0)
     }
 }
 
-/// Splits the entries of a full node, with `entry` at `at`, and gives the right
-/// part. At the end of the file the new node takes the new entry alone.
+/// Splits a full node with `entry` inserted at `at`; returns the right part. At the end
+/// of the file the right part is the new entry alone.
 fn split(step: &mut Step, at: usize, entry: Entry) -> Vec<Entry> {
     let entries = &mut step.node.entries;
     if at == entries.len() && step.to == Expect::ROOT.to {
@@ -513,8 +513,8 @@ fn split(step: &mut Step, at: usize, entry: Entry) -> Vec<Entry> {
     right
 }
 
-/// Takes the last parts of `entries` within `from..to`, the last one first, up to
-/// a number. An extent that is cut in the middle leaves its end to be put back.
+/// Removes the last parts of `entries` within `from..to`, at most [`STEP_ENTRIES`], the last
+/// one first. An extent cut in the middle leaves its end, which is returned to be put back.
 fn take_range(entries: &mut Vec<Entry>, from: u64, to: u64) -> (Vec<Entry>, Option<Entry>) {
     let (mut removed, mut back) = (Vec::new(), None);
     let end = entries.partition_point(|e| u64::from(e.logical) < to);

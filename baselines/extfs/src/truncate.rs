@@ -20,26 +20,26 @@ pub(crate) const END: u64 = 1 << 32;
 /// inode and its place on the list, attributes, and the inode's own bitmap.
 pub(crate) const FREE_CREDITS: usize = STEP_CREDITS + orphan::CREDITS + xattrs::CREDITS + 4;
 
+/// Whether the blocks of a file are metadata to a journal.
+pub(crate) fn is_metadata(node: &Node) -> bool {
+    matches!(
+        node.attr.get().kind,
+        FileKind::Directory | FileKind::Symlink
+    )
+}
+
+pub(crate) fn has_tree(node: &Node) -> bool {
+    node.private.flags.get() & raw::FLAG_EXTENTS != 0
+}
+
 impl<P: Persist> ExtFs<P> {
-    /// Whether the blocks of a file are metadata to a journal.
-    pub(crate) fn is_metadata(node: &Node) -> bool {
-        matches!(
-            node.attr.get().kind,
-            FileKind::Directory | FileKind::Symlink
-        )
-    }
-
-    pub(crate) fn has_tree(node: &Node) -> bool {
-        node.private.flags.get() & raw::FLAG_EXTENTS != 0
-    }
-
     async fn release_entries(&self, tx: &P::Tx, node: &Node, entries: &[Entry]) -> Result<()> {
         for entry in entries {
             let run = Run {
                 start: entry.start,
                 len: u64::from(entry.len),
             };
-            self.release(tx, run, Self::is_metadata(node)).await?;
+            self.release(tx, run, is_metadata(node)).await?;
             let freed = run.len * SECTORS;
             self.count_sectors(tx, node, |sectors| sectors.saturating_sub(freed));
         }
@@ -92,7 +92,7 @@ impl<P: Persist> ExtFs<P> {
         let mut tx = self.persist.begin(FREE_CREDITS).await?;
         node.private.disk_size.set(size);
         self.store_data(&tx, node);
-        if Self::has_tree(node) {
+        if has_tree(node) {
             if !self.is_shallow(node) {
                 self.add_orphan(&tx, node);
             }
@@ -117,7 +117,7 @@ impl<P: Persist> ExtFs<P> {
         self.unpromise(node, 0..u64::MAX);
         self.unkeep(number(node));
         let mut tx = self.persist.begin(FREE_CREDITS).await?;
-        if Self::has_tree(node) {
+        if has_tree(node) {
             self.add_orphan(&tx, node);
             tx = self.free_range(tx, node, 0, END).await?;
         }

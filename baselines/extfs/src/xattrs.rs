@@ -193,7 +193,8 @@ impl<P: Persist> ExtFs<P> {
         Ok(())
     }
 
-    /// Lets go of the block of attributes; the last one who does frees it.
+    /// Drops the inode's reference to its block of attributes; frees the block with the last
+    /// reference.
     pub(crate) async fn drop_xattr_block(&self, tx: &P::Tx, node: &Node) -> Result<()> {
         let Some(buffer) = self.xattr_block(node).await? else {
             return Ok(());

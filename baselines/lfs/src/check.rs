@@ -1,9 +1,7 @@
-//! Checking a file system that is not mounted: everything that the last checkpoint leads
-//! to is walked, and set beside what the tables say. What was forced since is for a mount
-//! to recover, and not looked at.
+//! [`check`]: compares the files that the last checkpoint of an image leads to with its
+//! tables. Nodes that were forced since the checkpoint are ignored: a mount recovers them.
 //!
-//! Invariant: a block, a node and a name are looked at once, so a walk ends whatever the
-//! image says.
+//! Invariant: a node is visited once, so the walk ends on any image.
 
 mod dirs;
 mod tables;
@@ -17,21 +15,24 @@ use std::collections::{BTreeMap, BTreeSet};
 use tables::Tables;
 use vfs::{FileKind, Finding, Findings};
 
-/// A walk.
+/// A walk from the root directory and the orphans over all nodes of an image.
 struct Check<'a, I: Image + ?Sized> {
     image: &'a I,
     tables: Tables,
     findings: Findings,
-    /// A map of the blocks that were met, for each segment.
+    /// Map of the blocks of each segment that the walk has found in use.
     met: Vec<[u8; sit::MAP]>,
+    /// Numbers of the nodes that the walk has met.
     nodes: BTreeSet<u32>,
+    /// Number of inodes that were met; `blocks` is that of node and data blocks, data blocks that
+    /// are accounted for and not written included.
     inodes: u32,
     blocks: u64,
-    /// Names that lead to each inode, and links that it says it has.
+    /// For each inode, the links that the walk has counted and those in the inode.
     links: BTreeMap<u32, (u32, u32)>,
 }
 
-/// Checks an image without changing it; returns its faults, none if it is sound.
+/// Checks an image without changing it; returns its faults, empty if the image is sound.
 pub fn check<I: Image + ?Sized>(image: &I) -> Vec<Finding> {
     let tables = match Tables::read(image) {
         Ok(tables) => tables,
@@ -57,7 +58,7 @@ impl<I: Image + ?Sized> Check<'_, I> {
         self.findings.say(what);
     }
 
-    /// Walks all inodes from the root on, and those without a name.
+    /// Visits all inodes below the root directory, and the orphans.
     fn walk(&mut self) {
         let orphans = self.tables.orphans.clone();
         let mut left = vec![(ROOT, ROOT, Some(FileKind::Directory))];
@@ -80,7 +81,9 @@ impl<I: Image + ?Sized> Check<'_, I> {
         }
     }
 
-    /// A node that is met for the first time.
+    /// Reads node `nid`, which must belong to inode `ino` and have place `offset` in the file.
+    /// Reports a fault and returns `None` if the node was met before, cannot be read or is
+    /// another one.
     fn node(&mut self, nid: u32, ino: u32, offset: u32) -> Option<Box<Block>> {
         let entry = self.tables.nat(self.image, nid);
         if !self.nodes.insert(nid) {
@@ -107,7 +110,8 @@ impl<I: Image + ?Sized> Check<'_, I> {
         Some(bytes)
     }
 
-    /// A block of the main area that a node leads to, or that it is.
+    /// Counts a block of the main area: a node itself, or the block at address `at` of node
+    /// `nid`. Reports a block that is in use twice, or contradicts the table of its segment.
     fn block(&mut self, addr: u32, nid: u32, at: usize, is_node: bool) {
         self.blocks += 1;
         if addr == NEW_ADDR && !is_node {
@@ -186,7 +190,7 @@ impl<I: Image + ?Sized> Check<'_, I> {
         }
     }
 
-    /// All pages that an inode leads to.
+    /// Collects the addresses of all pages of an inode, by page number.
     fn pages(&mut self, inode: &Block, ino: u32, pages: &mut BTreeMap<u64, u32>) {
         self.addrs(inode, 0, pages);
         let own = node::addrs(inode);
@@ -200,7 +204,8 @@ impl<I: Image + ?Sized> Check<'_, I> {
         }
     }
 
-    /// A node below an inode, with `depth` levels of nodes below itself.
+    /// Collects the addresses below node `nid`, which has `depth` levels of nodes below itself.
+    /// `own` is the number of addresses in the inode.
     fn below(
         &mut self,
         nid: u32,
@@ -243,7 +248,7 @@ impl<I: Image + ?Sized> Check<'_, I> {
         }
     }
 
-    /// Sets what was met beside what the tables and the checkpoint say.
+    /// Compares the result of the walk with the tables and the checkpoint.
     fn compare(&mut self) {
         let links: Vec<_> = self
             .links

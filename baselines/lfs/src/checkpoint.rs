@@ -9,11 +9,10 @@
 //!
 //! # The order of a force
 //!
-//! Contents are on the medium; nodes of the file are written to one log, in which each
-//! leads on to the next, the inode last and with a mark, and with a second one if the last
-//! checkpoint does not know it, so that recovery gives it its name; a flush is the durable
-//! point. Where that would not bring all of the file back, the force is a checkpoint: see
-//! [`Core::is_forced_whole`].
+//! Contents are on the medium; nodes of the file are written to one log, in which each leads on to
+//! the next, the inode last and with a mark, and with a second one if the last checkpoint does not
+//! know it, so that recovery gives it its name; a flush is the durable point. Where that would not
+//! bring all of the file back, the force is a checkpoint: see [`Core::is_forced_whole`].
 
 use crate::format::Block;
 use crate::format::checkpoint::{COMPACT, CRC_RECOVERY, Head, UMOUNT};
@@ -148,10 +147,9 @@ impl<P: Persist> Core<P> {
         if first && named { node::DENTRY } else { 0 }
     }
 
-    /// Whether only a checkpoint makes a file durable: recovery brings back what is in
-    /// nodes of a regular file, and for one that is new its only name, in a directory that
-    /// the last checkpoint knows; and all that the last checkpoint has must have room
-    /// besides.
+    /// Whether only a checkpoint makes a file durable: recovery brings back what is in nodes of a
+    /// regular file, and for one that is new its only name, in a directory that the last checkpoint
+    /// knows; and all that the last checkpoint has must have room besides.
     ///
     /// In recovery a forced new file takes its name from the file that had it at the last
     /// checkpoint, as in Linux, but never from a directory: in Linux the entries of that
@@ -319,8 +317,7 @@ impl<P: Persist> Core<P> {
             .await
     }
 
-    /// Entries of the NAT for the journal; if they are too many, blocks of the table
-    /// instead.
+    /// Entries of the NAT for the journal; if they are too many, blocks of the table instead.
     async fn nat_changes(
         &self,
         tables: &mut Vec<(Table, Box<Block>)>,
@@ -469,8 +466,7 @@ impl<P: Persist> Core<P> {
         }
     }
 
-    /// Has a checkpoint made of its own accord once the present changes have waited for
-    /// long.
+    /// Has a checkpoint made of its own accord once the present changes have waited for long.
     pub(crate) fn arm(&self) {
         if self.armed.replace(true) {
             return;

@@ -1,13 +1,12 @@
 //! Directories: entries in the inode while they fit, then levels of hash tables.
 //!
-//! Invariants: a block of entries is in memory at most once, and stays while it is
-//! dirty; only checkpoints write it, so a power cut finds all names
-//! as of one instant, but for those of files that were forced. Callers hold the directory
-//! exclusively where they change it.
+//! Invariants: a block of entries is in memory at most once, and stays while it is dirty; only
+//! checkpoints write it, so a power cut finds all names as of one instant, but for those of files
+//! that were forced. Callers hold the directory exclusively where they change it.
 
 use crate::format::dentry::{self, Entry, IN_BLOCK, IN_INODE, LEVELS, Shape};
 use crate::format::{BLOCK, Block, NEW_ADDR, blank, node};
-use crate::fs::{Core, File, damaged, number};
+use crate::fs::{Core, File, damaged, number, show_blocks};
 use crate::nodes::Found;
 use crate::persist::{MainArea, Persist};
 use host::Purpose;
@@ -96,18 +95,18 @@ const fn cookie(block: u64, slot: usize) -> u64 {
     block * IN_BLOCK.slots as u64 + slot as u64 + 1
 }
 
+fn in_inode(dir: &File) -> bool {
+    node::has(&dir.private.buf.bytes(), node::HAS_DENTRY)
+}
+
+/// Blocks that a directory may have entries in.
+fn blocks_of(dir: &File) -> u64 {
+    node::SIZE
+        .get(&dir.private.buf.bytes()[..])
+        .div_ceil(BLOCK as u64)
+}
+
 impl<P: Persist> Core<P> {
-    fn in_inode(dir: &File) -> bool {
-        node::has(&dir.private.buf.bytes(), node::HAS_DENTRY)
-    }
-
-    /// Blocks that a directory may have entries in.
-    fn blocks_of(dir: &File) -> u64 {
-        node::SIZE
-            .get(&dir.private.buf.bytes()[..])
-            .div_ceil(BLOCK as u64)
-    }
-
     /// A block of entries; none in a gap.
     pub(crate) async fn dir_block(&self, dir: &File, index: u64) -> Result<Option<Rc<DirBlock>>> {
         let inode = &dir.private.buf;
@@ -142,7 +141,7 @@ impl<P: Persist> Core<P> {
     /// Looks `name` up in a directory; `None` if it has no such entry.
     pub(crate) async fn find_name(&self, dir: &File, name: &[u8]) -> Result<Option<Lead>> {
         let hash = dentry::hash(name);
-        if Self::in_inode(dir) {
+        if in_inode(dir) {
             let bytes = dir.private.buf.bytes();
             let entry = IN_INODE.find(node::inline(&bytes), name, hash);
             return Ok(entry.map(|entry| Lead::of(None, &entry)));
@@ -151,7 +150,7 @@ impl<P: Persist> Core<P> {
             let bytes = dir.private.buf.bytes();
             (node::DEPTH.get(&bytes[..]), node::DIR_LEVEL.get(&bytes[..]))
         };
-        let end = Self::blocks_of(dir);
+        let end = blocks_of(dir);
         for at in 0..depth.min(LEVELS) {
             let first = dentry::bucket(at, level, hash);
             for index in first..(first + dentry::bucket_blocks(at)).min(end) {
@@ -197,7 +196,7 @@ impl<P: Persist> Core<P> {
         ino: u32,
         kind: FileKind,
     ) -> Result<()> {
-        if Self::in_inode(dir) {
+        if in_inode(dir) {
             let room = IN_INODE.room(node::inline(&dir.private.buf.bytes()), name.len());
             if let Some(slot) = room {
                 let put = |shape: Shape, table: &mut [u8]| shape.put(table, slot, name, ino, kind);
@@ -233,7 +232,7 @@ impl<P: Persist> Core<P> {
         dir.private.disk_size.set(size);
         dir.private.buf.edit(|bytes| node::SIZE.put(bytes, size));
         self.soil(&dir.private.buf);
-        Self::show_blocks(dir);
+        show_blocks(dir);
     }
 
     /// A block with room for a name, in the first level that has it, and where in it.
@@ -296,11 +295,11 @@ impl<P: Persist> Core<P> {
 
     /// Whether a directory has no names.
     pub(crate) async fn is_empty(&self, dir: &File) -> Result<bool> {
-        if Self::in_inode(dir) {
+        if in_inode(dir) {
             return Ok(IN_INODE.is_empty(node::inline(&dir.private.buf.bytes())));
         }
         let mut index = 0;
-        while index < Self::blocks_of(dir) {
+        while index < blocks_of(dir) {
             let (block, next) = self.next_block(dir, index).await?;
             index = next;
             if block.is_some_and(|block| !IN_BLOCK.is_empty(&block.bytes.borrow()[..])) {
@@ -321,7 +320,7 @@ impl<P: Persist> Core<P> {
     /// Up to `most` names after `cookie`.
     pub(crate) async fn list(&self, dir: &File, from: u64, most: usize) -> Result<Vec<DirEntry>> {
         let mut listed = Vec::new();
-        if Self::in_inode(dir) {
+        if in_inode(dir) {
             let bytes = dir.private.buf.bytes();
             let table = node::inline(&bytes);
             let entries = IN_INODE.entries(table, usize::try_from(from).unwrap_or(usize::MAX));
@@ -330,7 +329,7 @@ impl<P: Persist> Core<P> {
         }
         let slots = IN_BLOCK.slots as u64;
         let (mut index, mut slot) = (from / slots, (from % slots) as usize);
-        while index < Self::blocks_of(dir) && listed.len() < most {
+        while index < blocks_of(dir) && listed.len() < most {
             let (block, next) = self.next_block(dir, index).await?;
             if let Some(block) = block {
                 let bytes = block.bytes.borrow();

@@ -162,8 +162,7 @@ pub async fn mount_drive<P: DrivePort>(
     mount_with(sim, OnDrive::Zones(persist), found, options.for_zones()).await
 }
 
-/// Mounts F2FS from `zones`, as [`MountOptions::for_zones`] says, and recovers what has to
-/// be.
+/// Mounts F2FS from `zones`, as [`MountOptions::for_zones`] says, and recovers what has to be.
 ///
 /// # Errors
 /// What is wrong with it, or why the drive failed.

@@ -10,7 +10,7 @@ use crate::format::node::{self, INLINE_MOST};
 use crate::format::path::SIZE_MAX;
 use crate::format::summary::Owner;
 use crate::format::{BLOCK, NEW_ADDR};
-use crate::fs::{Core, File, damaged};
+use crate::fs::{Core, File, damaged, owner_of, show_blocks};
 use crate::inplace::runs;
 use crate::nodes::{Found, NodeBuf};
 use crate::persist::{Log, MainArea, Persist};
@@ -35,23 +35,23 @@ fn log_of(file: &File) -> Log {
     }
 }
 
-impl<P: Persist> Core<P> {
-    fn is_inline(file: &File) -> bool {
-        node::has(&file.private.buf.bytes(), node::HAS_DATA)
-    }
+fn is_inline(file: &File) -> bool {
+    node::has(&file.private.buf.bytes(), node::HAS_DATA)
+}
 
+/// The contents of a page that the inode has.
+fn inline_page(buf: &NodeBuf) -> [u8; BLOCK] {
+    let mut page = [0; BLOCK];
+    page[..INLINE_MOST].copy_from_slice(node::inline(&buf.bytes()));
+    page
+}
+
+impl<P: Persist> Core<P> {
     /// Gives back the block that was promised to a file.
     pub(crate) fn unpromise(&self, file: &File) {
         if file.private.promised.replace(false) {
             self.count(|counts| counts.promised -= 1);
         }
-    }
-
-    /// The contents of a page that the inode has.
-    fn inline_page(buf: &NodeBuf) -> [u8; BLOCK] {
-        let mut page = [0; BLOCK];
-        page[..INLINE_MOST].copy_from_slice(node::inline(&buf.bytes()));
-        page
     }
 
     /// Fills `pages` with the contents of the pages from number `first` on.
@@ -62,9 +62,9 @@ impl<P: Persist> Core<P> {
         pages: &mut [Payload],
     ) -> Result<()> {
         pages.fill(Payload::Zero);
-        if Self::is_inline(file) {
+        if is_inline(file) {
             if first == 0 && !pages.is_empty() {
-                pages[0] = Payload::Bytes(Arc::new(Self::inline_page(&file.private.buf)));
+                pages[0] = Payload::Bytes(Arc::new(inline_page(&file.private.buf)));
             }
             return Ok(());
         }
@@ -83,10 +83,7 @@ impl<P: Persist> Core<P> {
                     len += 1;
                 }
                 let part = &mut pages[at..at + len];
-                self.persist
-                    .main()
-                    .read(addr, part, Self::owner_of(file))
-                    .await?;
+                self.persist.main().read(addr, part, owner_of(file)).await?;
             }
             at += len;
         }
@@ -95,7 +92,7 @@ impl<P: Persist> Core<P> {
 
     /// Accounts for `pages`, or for none of them.
     pub(crate) async fn reserve(&self, file: &File, pages: Range<u64>) -> Result<()> {
-        if Self::is_inline(file) {
+        if is_inline(file) {
             if pages.end <= 1 {
                 if !file.private.promised.get() {
                     self.take_block()?;
@@ -129,7 +126,7 @@ impl<P: Persist> Core<P> {
                 }
             }
         }
-        Self::show_blocks(file);
+        show_blocks(file);
         Ok(taken)
     }
 
@@ -148,7 +145,7 @@ impl<P: Persist> Core<P> {
             self.free_addrs(&buf, at..at + 1);
             self.add_blocks(&file.private.buf, -1);
         }
-        Self::show_blocks(file);
+        show_blocks(file);
     }
 
     /// Accounts for the page at an address that has none.
@@ -179,7 +176,7 @@ impl<P: Persist> Core<P> {
     /// Moves contents from the inode into a block.
     async fn outgrow_inode(&self, file: &File) -> Result<()> {
         let buf = &file.private.buf;
-        let page = Self::inline_page(buf);
+        let page = inline_page(buf);
         if page.iter().all(|&byte| byte == 0) {
             if file.private.promised.get() {
                 return self.leave_inode(file);
@@ -192,19 +189,18 @@ impl<P: Persist> Core<P> {
         self.take_block()?;
         let dirty = page_of(0, page);
         let place = [(Rc::clone(buf), 0, &dirty)];
-        let written = self.write_new(&place, log_of(file), Self::owner_of(file));
+        let written = self.write_new(&place, log_of(file), owner_of(file));
         let addrs = written.await.inspect_err(|_| self.give_block(0))?;
         buf.edit(|bytes| {
             node::drop_inline(bytes);
             node::set_addr(bytes, 0, addrs[0]);
         });
         self.add_blocks(buf, 1);
-        Self::show_blocks(file);
+        show_blocks(file);
         Ok(())
     }
 
-    /// Writes pages to the next places of `log`; gives where they are. Nothing leads to
-    /// them yet.
+    /// Writes pages to the next places of `log`; gives where they are. Nothing leads to them yet.
     pub(crate) async fn write_new(
         &self,
         pages: &[(Rc<NodeBuf>, usize, &DirtyPage)],
@@ -281,7 +277,7 @@ impl<P: Persist> Core<P> {
             return Ok(());
         };
         let end = size.min((last.index + 1) * SIZE);
-        if Self::is_inline(file) && last.index == 0 && size <= INLINE_MOST as u64 {
+        if is_inline(file) && last.index == 0 && size <= INLINE_MOST as u64 {
             let bytes = last.now.to_bytes();
             let buf = &file.private.buf;
             buf.edit(|inode| node::set_inline(inode, &bytes[..size as usize]));
@@ -298,7 +294,7 @@ impl<P: Persist> Core<P> {
     }
 
     async fn write_blocks(&self, file: &File, pages: &[&DirtyPage]) -> Result<()> {
-        if Self::is_inline(file) {
+        if is_inline(file) {
             if pages[0].index == 0 {
                 self.leave_inode(file)?;
             } else {
@@ -315,7 +311,7 @@ impl<P: Persist> Core<P> {
             places.push((buf, at, *page));
         }
         let addrs = self
-            .write_new(&places, log_of(file), Self::owner_of(file))
+            .write_new(&places, log_of(file), owner_of(file))
             .await?;
         for ((buf, at, _), addr) in places.iter().zip(addrs) {
             let old = buf.addr(*at);
@@ -340,7 +336,7 @@ impl<P: Persist> Core<P> {
     /// Writes around the cache, whole sectors, to new places.
     pub(crate) async fn write_direct(&self, file: &File, offset: u64, bytes: &[u8]) -> Result<u64> {
         let range = sectors(offset, bytes.len(), SIZE_MAX)?;
-        if Self::is_inline(file) {
+        if is_inline(file) {
             self.outgrow_inode(file).await?;
         }
         let taken = self.reserve_each(file, touched(&range)).await?;
@@ -376,7 +372,7 @@ impl<P: Persist> Core<P> {
     pub(crate) async fn resize(&self, file: &File, old: u64) -> Result<()> {
         let size = file.attr.get().size;
         let buf = &file.private.buf;
-        if size < old && Self::is_inline(file) {
+        if size < old && is_inline(file) {
             let keep = (size as usize).min(INLINE_MOST);
             buf.edit(|bytes| {
                 let kept = node::inline(bytes)[..keep].to_vec();
@@ -384,7 +380,7 @@ impl<P: Persist> Core<P> {
             });
         } else if size < old {
             self.cut_pages(buf, size.div_ceil(SIZE)).await?;
-        } else if size > INLINE_MOST as u64 && Self::is_inline(file) {
+        } else if size > INLINE_MOST as u64 && is_inline(file) {
             self.outgrow_inode(file).await?;
         }
         file.private.disk_size.set(size);
@@ -395,7 +391,7 @@ impl<P: Persist> Core<P> {
     /// Makes what the medium has behind the end of the file, in its last page, zeros.
     pub(crate) async fn seal_end(&self, file: &File) -> Result<()> {
         let size = file.attr.get().size;
-        if size.is_multiple_of(SIZE) || Self::is_inline(file) {
+        if size.is_multiple_of(SIZE) || is_inline(file) {
             return Ok(());
         }
         let index = size / SIZE;
@@ -422,7 +418,7 @@ impl<P: Persist> Core<P> {
         if range.end > crate::format::path::SIZE_MAX {
             return Err(Errno::EFBIG);
         }
-        if Self::is_inline(file) {
+        if is_inline(file) {
             self.outgrow_inode(file).await?;
         }
         if !matches!(mode, FallocateMode::Allocate { .. }) {
@@ -482,7 +478,7 @@ impl<P: Persist> Core<P> {
         if offset >= size {
             return Ok(None);
         }
-        if Self::is_inline(file) {
+        if is_inline(file) {
             let at = if what == SeekWhat::Data { offset } else { size };
             return Ok(Some(at));
         }

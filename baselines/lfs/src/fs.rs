@@ -174,6 +174,20 @@ pub(crate) struct Parts<P> {
     pub(crate) elapsed: u64,
 }
 
+/// Origin and purpose under which I/O of the contents of `file` is booked.
+pub(crate) fn owner_of(file: &File) -> Who {
+    Who {
+        origin: file.origin.get(),
+        purpose: Purpose::Data,
+    }
+}
+
+/// Shows the blocks of a file in its attributes.
+pub(crate) fn show_blocks(file: &File) {
+    let blocks = node::BLOCKS.get(&file.private.buf.bytes()[..]);
+    file.update(|attr| attr.sectors = blocks.saturating_mul(8));
+}
+
 impl<P: Persist> Core<P> {
     pub(crate) fn new(sim: &Sim, parts: Parts<P>) -> Rc<Self> {
         Rc::new_cyclic(|me| Self {
@@ -213,8 +227,7 @@ impl<P: Persist> Core<P> {
         self.operations.acquire(1).await
     }
 
-    /// Begins an operation that may change something, once there is room for what it
-    /// makes dirty.
+    /// Begins an operation that may change something, once there is room for what it makes dirty.
     pub(crate) async fn operate(&self) -> Result<Permit> {
         self.make_room().await?;
         let permit = self.operations.acquire(1).await;
@@ -260,14 +273,6 @@ impl<P: Persist> Core<P> {
         Who {
             origin: self.settings.origin,
             purpose,
-        }
-    }
-
-    /// Origin and purpose under which I/O of the contents of `file` is booked.
-    pub(crate) fn owner_of(file: &File) -> Who {
-        Who {
-            origin: file.origin.get(),
-            purpose: Purpose::Data,
         }
     }
 
@@ -348,12 +353,6 @@ impl<P: Persist> Core<P> {
         self.soil(inode);
     }
 
-    /// Shows the blocks of a file in its attributes.
-    pub(crate) fn show_blocks(file: &File) {
-        let blocks = node::BLOCKS.get(&file.private.buf.bytes()[..]);
-        file.update(|attr| attr.sectors = blocks.saturating_mul(8));
-    }
-
     /// Writes attributes into the node of an inode.
     pub(crate) fn store_inode(&self, file: &File) {
         let (attr, size) = (file.attr.get(), file.private.disk_size.get());
@@ -369,7 +368,7 @@ impl<P: Persist> Core<P> {
             );
         });
         self.soil(&file.private.buf);
-        Self::show_blocks(file);
+        show_blocks(file);
     }
 
     /// The part of an inode that this body keeps.

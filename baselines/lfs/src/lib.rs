@@ -39,12 +39,11 @@
 //! mark and not the contents, and the file shows what was there before in their place. From
 //! zones a mount knows which contents are there, and leaves such a force out.
 //!
-//! Otherwise than in Linux, only the last node of a force has its mark; blocks are
-//! never written in place, not around the cache either; cleaning reads contents from the
-//! drive and writes them itself, where Linux looks into the page cache first, and leaves
-//! what it moves in the background dirty there; a removed file's blocks are freed at once;
-//! the extent in an inode that caches its largest piece is left empty; and blocks of a
-//! directory that have become empty stay.
+//! Otherwise than in Linux, only the last node of a force has its mark; blocks are never written in
+//! place, not around the cache either; cleaning reads contents from the drive and writes them
+//! itself, where Linux looks into the page cache first, and leaves what it moves in the background
+//! dirty there; a removed file's blocks are freed at once; the extent in an inode that caches its
+//! largest piece is left empty; and blocks of a directory that have become empty stay.
 //!
 //! # Where to start reading
 //!

@@ -44,8 +44,7 @@ pub struct MkfsOptions {
     pub label: String,
     /// Segments of a section, which is what cleaning frees; 1 with `mkfs.f2fs`.
     pub segs_per_sec: u32,
-    /// Sections of a zone, which logs do not share when they are made; 1 with
-    /// `mkfs.f2fs`.
+    /// Sections of a zone, which logs do not share when they are made; 1 with `mkfs.f2fs`.
     pub secs_per_zone: u32,
     /// Hundredths of a percent of the main area that files cannot fill; `None` chooses the
     /// share that leaves files the most.

@@ -1,8 +1,8 @@
-//! Mounting: the tables that the last checkpoint leads to, what was forced since, and
-//! what had no name any more.
+//! Mounting: reads the tables that the last checkpoint leads to, rolls forward what was forced
+//! since, and frees inodes without a name.
 //!
-//! Invariant: nothing is written unless something has to be recovered, or a zone was written
-//! further than the last checkpoint says, and then a checkpoint ends it.
+//! Invariant: a mount writes blocks only if something has to be recovered, or a zone was
+//! written further than the last checkpoint says. It ends with a checkpoint then.
 
 use crate::format::checkpoint::{COMPACT, Head};
 use crate::format::sit::{self, SitEntry};
@@ -23,25 +23,26 @@ use std::rc::Rc;
 use units::{NoSpace, Ns, Origin};
 use vfs::Errno;
 
-/// Options of a mount, as Linux has them where it says so.
+/// Options of a mount; [`Default`] has those of Linux.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MountOptions {
-    /// Whether sections that become free are deallocated on the drive.
+    /// Whether sections that a checkpoint frees are deallocated on the drive.
     pub discard: bool,
-    /// Whether the drive is told the logs apart, if it has placement handles.
+    /// Whether writes of different logs carry different placement handles, as far as the drive
+    /// has any.
     pub placed: bool,
-    /// Whether logs fill gaps of segments that are in use, when free ones are few: the
-    /// adaptive mode of Linux. Else they go on in free sections only, as zones need it.
+    /// Whether logs fill gaps of segments with valid blocks when free sections are few, the
+    /// adaptive mode of Linux. Otherwise logs enter free sections only, as zones require.
     pub fills: bool,
     /// Origin under which I/O of metadata is booked.
     pub origin: Origin,
     /// Longest wait of a change for the periodic checkpoint: 60 s in Linux.
     pub interval: Ns,
-    /// Least wait of background cleaning before the next section: 30 s in Linux; twice that
-    /// while operations make changes, or little is gained.
+    /// Least wait of background cleaning before the next section: 30 s in Linux. The wait is
+    /// twice as long while operations make changes, or cleaning would gain little.
     pub cleaning: Ns,
-    /// Whether nothing is written, whatever has to be recovered: that is done in memory, so
-    /// that a medium which takes no more writes can be read.
+    /// Whether the mount writes nothing. Recovery then takes place in memory only, so that a
+    /// medium that takes no more writes can be read.
     pub read_only: bool,
 }
 
@@ -81,15 +82,17 @@ pub enum MountError {
     /// A table or summary of the checkpoint is damaged; the text names the part.
     #[error("the checkpoint leads to damaged {0}")]
     Damaged(&'static str),
-    /// There is no room for what has to be written to go on from there.
+    /// Recovery has to write more than there is room for; the limit that it met.
     #[error("there is no room for what recovery writes, but it can be mounted read-only: {0}")]
     NoSpace(NoSpace),
-    /// It could not be read, or not be recovered.
+    /// A table or node could not be read, or a file not be recovered: `EIO` after a failure of
+    /// the drive, `EUCLEAN` for damaged contents.
     #[error("the file system could not be read or recovered: {0}")]
     Errno(#[from] Errno),
 }
 
-/// The tables of segments and of nodes, as they are at a checkpoint.
+/// Entries of all segments, entries of nodes in the journal, and owners of the blocks in the
+/// segments of the data logs, as of a checkpoint.
 struct Tables {
     segments: Vec<SitEntry>,
     /// Segments whose entries are in the journal.
@@ -98,7 +101,8 @@ struct Tables {
     owners: [Owners; 3],
 }
 
-/// The journals and the owners in the summaries of data.
+/// Splits the data summaries of a pack into the NAT journal, the SIT journal and the owners of
+/// each data log; `None` if they are damaged.
 pub(crate) fn data_summaries(pack: &Pack) -> Option<(Vec<u8>, Vec<u8>, [Owners; 3])> {
     let logs = &pack.head.logs;
     if pack.head.flags & COMPACT == 0 {
@@ -149,8 +153,8 @@ async fn read_tables<S: Persist>(
     })
 }
 
-/// The owners in a segment of nodes: each node says itself which it is. Those that have gone
-/// with their flash have none: nothing that is lost is ever moved.
+/// The owners of the valid blocks in a segment of nodes: each node holds its own number. A
+/// node whose flash has failed gets no owner: blocks of a lost section are never moved.
 async fn node_owners<S: Persist>(
     persist: &S,
     geometry: &Geometry,
@@ -182,7 +186,7 @@ async fn node_owners<S: Persist>(
     Ok(owners)
 }
 
-/// The logs as they stand.
+/// Write points of the logs at the checkpoint, with the owners of the blocks in their segments.
 async fn logs<S: Persist>(
     persist: &S,
     geometry: &Geometry,
@@ -222,10 +226,11 @@ fn counts(head: &Head) -> Counts {
     }
 }
 
-/// Mounts what a strategy has found, and recovers what has to be.
+/// Mounts the state that a strategy has `found` on its medium, and recovers forced files.
 ///
 /// # Errors
-/// [`MountError`]: the damaged part, a lack of room for recovery, or the failure of the drive.
+/// [`MountError`]: the damaged part, a lack of room for recovery, or the failure of the drive;
+/// never [`MountError::Open`].
 pub async fn mount_with<S: Persist>(
     sim: &Sim,
     persist: S,
@@ -283,7 +288,7 @@ pub async fn mount_with<S: Persist>(
 }
 
 impl<S: Persist> Core<S> {
-    /// Why a mount ends, with the limit if it met one.
+    /// Adds the limit that an allocation met to an `ENOSPC` of recovery.
     fn named(&self, error: MountError) -> MountError {
         match (error, self.refusals.borrow().last()) {
             (MountError::Errno(Errno::ENOSPC), Some(why)) => MountError::NoSpace(why.clone()),
@@ -291,9 +296,10 @@ impl<S: Persist> Core<S> {
         }
     }
 
-    /// Has logs go on where the medium takes them, and the medium know which sections are
-    /// of use, but for those that are `torn`. Whether a log has left its place: then the
-    /// next chain of nodes begins elsewhere than the checkpoint says.
+    /// Moves logs whose write point the medium does not take, and settles the medium with the
+    /// use of each section; sections in `torn` stay as they are. Returns whether a log moved:
+    /// a checkpoint must follow then, since the next chain of nodes begins elsewhere than the
+    /// last one says.
     async fn settle(&self, torn: &BTreeSet<u32>) -> Result<bool, Errno> {
         let mut left = false;
         for log in Log::ALL {
@@ -316,7 +322,7 @@ async fn recover<S: Persist>(core: &Rc<Core<S>>) -> Result<Recovery, MountError>
     let _alone = core.alone().await;
     core.look_for_lost();
     core.recovering.set(true);
-    // Recovery may delete what the chain leads to only once all of that is held.
+    // Orphans are freed last: all blocks that the chain leads to must be held before.
     let rolled = core.roll_forward().await?;
     if core.settings.read_only {
         core.recovering.set(false);
@@ -343,10 +349,11 @@ async fn recover<S: Persist>(core: &Rc<Core<S>>) -> Result<Recovery, MountError>
     })
 }
 
-/// Mounts F2FS as Linux has it from `port`, and recovers what has to be.
+/// Mounts F2FS with tables in place, as in Linux, from `port`, and recovers forced files.
 ///
 /// # Errors
-/// [`MountError`]: the damaged part, a lack of room for recovery, or the failure of the drive.
+/// [`MountError`]: no superblock or whole checkpoint, a damaged part, a lack of room for
+/// recovery, or the failure of the drive.
 pub async fn mount<P: BlockPort>(
     sim: &Sim,
     port: &P,

@@ -16,6 +16,11 @@ use vfs::{Attr, Errno, FileKind, Ino, NewInode, Rename, Result, Timestamp};
 /// Most names of a file: what fits the number is more; the kernel's limit.
 pub(crate) const LINKS_MAX: u32 = 4_000_000;
 
+fn ensure_links(file: &File) -> Result<()> {
+    let most = file.attr.get().nlink >= LINKS_MAX;
+    if most { Err(Errno::EMLINK) } else { Ok(()) }
+}
+
 impl<P: Persist> Core<P> {
     /// Names in `dir` have changed, and so many directories have come or gone.
     fn touch(&self, dir: &File, now: Timestamp, links: i32) {
@@ -24,11 +29,6 @@ impl<P: Persist> Core<P> {
             (attr.mtime, attr.ctime) = (now, now);
         });
         self.store_inode(dir);
-    }
-
-    fn ensure_links(file: &File) -> Result<()> {
-        let most = file.attr.get().nlink >= LINKS_MAX;
-        if most { Err(Errno::EMLINK) } else { Ok(()) }
     }
 
     /// The node of a new inode; its number and its block are taken.
@@ -115,7 +115,7 @@ impl<P: Persist> Core<P> {
     pub(crate) async fn make(&self, dir: &File, name: &[u8], new: NewInode<'_>) -> Result<File> {
         let is_dir = new.kind == FileKind::Directory;
         if is_dir {
-            Self::ensure_links(dir)?;
+            ensure_links(dir)?;
         }
         let buf = self.new_inode(number(dir), name, &new).await?;
         let filled = self.fill_link(&buf, &new).await;
@@ -161,7 +161,7 @@ impl<P: Persist> Core<P> {
         file: &File,
         now: Timestamp,
     ) -> Result<()> {
-        Self::ensure_links(file)?;
+        ensure_links(file)?;
         self.add_name(dir, name, number(file), file.attr.get().kind)
             .await?;
         let first = file.attr.get().nlink == 0;
@@ -259,7 +259,7 @@ impl<P: Persist> Core<P> {
         let kind = moved.attr.get().kind;
         let across = from.ino != to.ino;
         if across && is_dir(moved) && !replaced.is_some_and(is_dir) {
-            Self::ensure_links(to)?;
+            ensure_links(to)?;
         }
         match replaced {
             None => {

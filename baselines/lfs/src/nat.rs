@@ -25,8 +25,7 @@ pub(crate) struct Nat {
 }
 
 impl Nat {
-    /// A table with no block in memory; the search for free numbers starts at the block of
-    /// `next`.
+    /// A table with no block in memory; the search for free numbers starts at the block of `next`.
     pub(crate) fn new(next: u32) -> Self {
         Self {
             first: Self::block_of(next),

@@ -5,9 +5,8 @@
 //! that the format can have.
 
 use crate::format::nat::NatEntry;
-use crate::format::node;
 use crate::format::path::{self, Step, Way};
-use crate::format::{Block, NEW_ADDR};
+use crate::format::{Block, NEW_ADDR, node};
 use crate::fs::{Core, damaged};
 use crate::persist::{MainArea, Persist};
 use host::Purpose;
@@ -122,6 +121,21 @@ fn below(way: &Way, step: usize) -> (u64, u64) {
     (pages, before)
 }
 
+/// The node that was read where `entry` leads.
+///
+/// # Errors
+/// `EUCLEAN` if it is not the node that it should be; `EIO`.
+pub(crate) fn checked_node(nid: u32, entry: NatEntry, payload: &Payload) -> Result<Box<Block>> {
+    let mut bytes = crate::format::blank();
+    if !payload.copy_to(0, &mut bytes[..]) {
+        return Err(Errno::EIO);
+    }
+    let says = (node::NID.get(&bytes[..]), node::INO.get(&bytes[..]));
+    let sound =
+        says == (nid, entry.ino) && (!node::is_inode(&bytes) || node::is_sound_inode(&bytes));
+    damaged(sound.then_some(bytes))
+}
+
 impl<P: Persist> Core<P> {
     /// A node has changed.
     pub(crate) fn soil(&self, buf: &NodeBuf) {
@@ -150,22 +164,7 @@ impl<P: Persist> Core<P> {
             .main()
             .read(entry.addr, &mut payload, self.who(purpose));
         read.await?;
-        Self::checked_node(nid, entry, &payload[0])
-    }
-
-    /// The node that was read where `entry` leads.
-    ///
-    /// # Errors
-    /// `EUCLEAN` if it is not the node that it should be; `EIO`.
-    pub(crate) fn checked_node(nid: u32, entry: NatEntry, payload: &Payload) -> Result<Box<Block>> {
-        let mut bytes = crate::format::blank();
-        if !payload.copy_to(0, &mut bytes[..]) {
-            return Err(Errno::EIO);
-        }
-        let says = (node::NID.get(&bytes[..]), node::INO.get(&bytes[..]));
-        let sound =
-            says == (nid, entry.ino) && (!node::is_inode(&bytes) || node::is_sound_inode(&bytes));
-        damaged(sound.then_some(bytes))
+        checked_node(nid, entry, &payload[0])
     }
 
     /// The node of this number.

@@ -1,23 +1,22 @@
-//! Rolling forward: what was forced since the last checkpoint, from the nodes that were
-//! written to the log of nodes of files, each of which leads on to the next.
+//! Rolling forward: a mount recovers files that were forced since the last checkpoint, from the
+//! chain of nodes in the log of file nodes. Each node of the chain holds the address of the next.
 //!
 //! # The order
 //!
-//! The chain is read to its end; of each inode the newest nodes up to its last mark
-//! count. All blocks of the chain, and all that its nodes lead to, are held before
-//! anything is written, and their numbers are taken; logs go on in other segments, so
-//! that a power cut during recovery finds the same chain. Files are recovered in the
-//! order of their last marks. A checkpoint ends it.
+//! The chain is read to its end. For each inode the newest state of its nodes counts, up to
+//! its last mark. Before anything is written, all blocks of the chain and the data blocks of
+//! the nodes that count are held, and the numbers of new nodes are taken. All logs move to
+//! other segments, so that a power cut during recovery finds the same chain. Files are
+//! recovered in the order of their last marks; then the mount makes a checkpoint.
 //!
 //! # Names
 //!
-//! A file that the checkpoint does not know comes back with the name that it was first
-//! forced with. Whatever the checkpoint has under this name loses it, and is freed with
-//! its last name: it had lost the name before the force, and if it was moved elsewhere,
-//! that was not forced.
+//! A file that the checkpoint does not know is recovered with the name of its first force.
+//! A file that has this name at the checkpoint loses it, and is freed with its last name: it
+//! had lost the name before the force, and a rename to another name was not forced.
 //!
-//! Invariants: a chain has no more nodes than the medium has blocks; what is recovered
-//! leads to blocks of the main area that nothing else uses.
+//! Invariants: a chain has no more nodes than the medium has blocks; a recovered node leads
+//! only to blocks of the main area that nothing else uses.
 
 use crate::format::node;
 use crate::format::path;
@@ -32,47 +31,52 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use vfs::{Errno, FileKind, Result};
 
-/// A node of the chain.
+/// A node of the chain, as read from block `addr` of the main area.
 struct Link {
     addr: u32,
     bytes: Box<Block>,
 }
 
-/// Nodes that the chain has of a file up to its last mark.
+/// Nodes of a file in the chain up to its last mark.
 #[derive(Default)]
 struct Marked<'a> {
     /// Index of the last mark in the chain.
     last: usize,
-    /// The last inode with a mark of its name.
+    /// The last state of the inode that carries the mark of a new file: its name counts.
     named: Option<&'a Link>,
-    /// The newest state of each node.
+    /// The newest state of each node, by node number.
     newest: BTreeMap<u32, &'a Link>,
 }
 
 /// Result of rolling forward.
 #[derive(Debug, Default)]
 pub(crate) struct Rolled {
-    /// Inodes that were rolled forward; `nodes` counts the nodes taken from the chain.
+    /// Inodes that were rolled forward.
     pub(crate) files: u64,
+    /// Nodes of the chain that count, those of files that were not recovered included.
     pub(crate) nodes: u64,
-    /// Sections whose write pointers tell which forces had not come to their end. Until
-    /// the next checkpoint they stay as they are.
+    /// Sections that lack data of nodes of the chain. Their write pointers show which forces are
+    /// incomplete, so they must not be written, reset or finished before the next checkpoint.
     pub(crate) torn: BTreeSet<u32>,
 }
 
-/// Recovery that a mount has done.
+/// Counts of a mount's recovery; all 0 after a clean unmount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
     /// Inodes that were rolled forward.
     pub files: u64,
-    /// Nodes that were taken from the chain of forced nodes.
+    /// Nodes of the chain that count: the newest state of each, up to the last mark of its
+    /// inode. Includes nodes of new files that have no usable name and are dropped.
     pub nodes: u64,
-    /// Inodes without a name that were freed.
+    /// Inodes without a name that were freed; 0 on a read-only mount.
     pub orphans: u64,
 }
 
 impl<P: Persist> Core<P> {
-    /// Frees inodes that had no name at the last checkpoint.
+    /// Frees the inodes that had no name at the last checkpoint; returns their number.
+    ///
+    /// # Errors
+    /// `EUCLEAN` if the list of the checkpoint has a number that is not an inode's; `EIO`.
     pub(crate) async fn free_orphans(&self) -> Result<u64> {
         let orphans: Vec<u32> = self.orphans.borrow().iter().copied().collect();
         for ino in &orphans {
@@ -90,7 +94,9 @@ impl<P: Persist> Core<P> {
         Ok(orphans.len() as u64)
     }
 
-    /// The nodes that were written since the last checkpoint, in their order.
+    /// Reads the chain: the nodes written to the log of file nodes since the last checkpoint,
+    /// in the order of their writes. Ends at the first block that cannot be read or carries
+    /// another stamp.
     async fn chain_of_nodes(&self) -> Result<Vec<Link>> {
         let mut addr = {
             let at = self.segments.borrow().logs[Log::WarmNode as usize].at;
@@ -100,7 +106,7 @@ impl<P: Persist> Core<P> {
         while self.geometry.is_main(addr) && met.insert(addr) {
             let mut payload = [Payload::Zero];
             let who = self.who(Purpose::Inode);
-            // A block that was being written when the power went cannot be read.
+            // A block whose write the power cut off cannot be read.
             if self
                 .persist
                 .main()
@@ -124,19 +130,23 @@ impl<P: Persist> Core<P> {
         Ok(links)
     }
 
-    /// Whether all contents that a node leads to are on the medium, as far as that can be
-    /// known.
+    /// Whether the medium has all data blocks that the node leads to; true where
+    /// [`MainArea::has`] cannot tell.
     fn is_whole(&self, link: &Link) -> bool {
         let mut addrs = data_of(&link.bytes).into_iter();
         addrs.all(|addr| !self.geometry.is_main(addr) || self.persist.main().has(addr))
     }
 
-    /// Rolls forward.
+    /// Rolls forward: reads the chain, holds its blocks and recovers its files.
+    ///
+    /// # Errors
+    /// `EUCLEAN` if the chain contradicts the tables; `ENOSPC` if a log finds no segment or a
+    /// file no block; `EIO`.
     pub(crate) async fn roll_forward(&self) -> Result<Rolled> {
         let links = self.chain_of_nodes().await?;
         let mut marked: BTreeMap<u32, Marked<'_>> = BTreeMap::new();
-        // Nodes that lead to contents which the power cut off: a mark behind them is of a
-        // force that had not come to its end.
+        // Inode and node numbers of nodes whose newest state lacks data on the medium. A mark
+        // of an inode with such a node belongs to a force that did not complete.
         let mut torn: BTreeSet<(u32, u32)> = BTreeSet::new();
         for (at, link) in links.iter().enumerate() {
             let flag = node::FLAG.get(&link.bytes[..]);
@@ -156,7 +166,7 @@ impl<P: Persist> Core<P> {
                 }
             }
         }
-        // The newest of each node up to the last mark of its inode.
+        // The newest state of each node, up to the last mark of its inode.
         for (at, link) in links.iter().enumerate() {
             let ino = node::INO.get(&link.bytes[..]);
             let nid = node::NID.get(&link.bytes[..]);
@@ -183,14 +193,17 @@ impl<P: Persist> Core<P> {
         Ok(Rolled { files, nodes, torn })
     }
 
-    /// Has a log go on in another section.
+    /// Moves the write point of `log` as [`renew`](crate::segments::Segments::renew) does.
+    ///
+    /// # Errors
+    /// `ENOSPC` if no segment is left for the log.
     pub(crate) fn go_elsewhere(&self, log: Log) -> Result<()> {
         let chosen = self.segments.borrow_mut().renew(log);
         chosen.ok_or_else(|| self.refuse_section())
     }
 
-    /// Keeps the places from being written that nodes lead to whose contents were cut off,
-    /// so that a recovery after this one finds the same; gives their sections.
+    /// Holds all data blocks of nodes that lack some of them, so that a recovery after this
+    /// one finds the same state; returns their sections.
     fn hold_torn(&self, links: &[Link]) -> BTreeSet<u32> {
         let mut torn = BTreeSet::new();
         for link in links.iter().filter(|link| !self.is_whole(link)) {
@@ -204,8 +217,8 @@ impl<P: Persist> Core<P> {
         torn
     }
 
-    /// Keeps all that the chain leads to from being written, and its numbers from being
-    /// given to other nodes.
+    /// Holds the blocks of the chain and the data blocks of the nodes that count, and takes
+    /// the numbers of those that the checkpoint does not know.
     async fn hold_all(&self, links: &[Link], marked: &BTreeMap<u32, Marked<'_>>) -> Result<()> {
         let newest = || marked.values().flat_map(|marked| &marked.newest);
         for (&nid, _) in newest() {
@@ -225,12 +238,13 @@ impl<P: Persist> Core<P> {
         Ok(())
     }
 
-    /// Brings a file to the state of its last force; whether there is such a file.
+    /// Brings file `ino` to the state of its last force. Returns false if the file is new and
+    /// has no usable name.
     async fn recover_file(&self, ino: u32, marked: &Marked<'_>) -> Result<bool> {
         damaged((3..self.geometry.nids()).contains(&ino).then_some(()))?;
         let known = self.nat_entry(ino).await?.addr != 0;
         if !known {
-            // It was made after the checkpoint, and its name with it.
+            // The file was created after the checkpoint, and so was its name.
             return self.recover_new(ino, marked).await;
         }
         let inode = self.node(ino).await?;
@@ -241,13 +255,14 @@ impl<P: Persist> Core<P> {
             }
             self.recover_node(&inode, &link.bytes).await?;
         }
-        // Names are those that there are.
+        // Recovery changes no names of a known file, so its link count stays.
         inode.edit(|bytes| node::LINKS.put(bytes, names));
         Ok(true)
     }
 
-    /// A file that the checkpoint does not know: its inode says its name, if it was
-    /// forced with that.
+    /// Recovers a file that the checkpoint does not know, under the name in its marked inode.
+    /// Returns false if no inode of the chain carries the mark of a new file, or the name
+    /// cannot be used.
     async fn recover_new(&self, ino: u32, marked: &Marked<'_>) -> Result<bool> {
         let (Some(named), Some(newest)) = (marked.named, marked.newest.get(&ino)) else {
             return Ok(false);
@@ -279,7 +294,9 @@ impl<P: Persist> Core<P> {
             .await
     }
 
-    /// Gives a recovered file the name that it was made with.
+    /// Enters a recovered file as `name` in directory `parent`; an entry of this name then leads
+    /// to the file. Frees the file and returns false if the directory cannot be loaded, the
+    /// name is not valid or the file is a directory.
     async fn recover_name(&self, inode: &Rc<NodeBuf>, parent: u32, name: &[u8]) -> Result<bool> {
         let kind = damaged(FileKind::of_mode(node::MODE.get(&inode.bytes()[..])))?;
         let dir = self.load_inode(vfs::Ino(u64::from(parent))).await;
@@ -325,7 +342,10 @@ impl<P: Persist> Core<P> {
         Ok(())
     }
 
-    /// Takes a node of the chain over.
+    /// Applies `new`, a node of the chain, to the file of `inode`.
+    ///
+    /// # Errors
+    /// `EUCLEAN` if another node has its place in the file, or its number another file.
     async fn recover_node(&self, inode: &Rc<NodeBuf>, new: &Block) -> Result<()> {
         let nid = node::NID.get(new);
         if nid == inode.nid {
@@ -356,7 +376,10 @@ impl<P: Persist> Core<P> {
         self.take_addrs(inode, &buf, new).await
     }
 
-    /// The node that one of the chain is a newer state of; made if there is none.
+    /// Returns the node that has the number of `new`; makes an empty one if the number is free.
+    ///
+    /// # Errors
+    /// `EUCLEAN` if the node belongs to another file; `ENOSPC` if no block is left for it.
     async fn claim_node(&self, inode: &NodeBuf, new: &Block) -> Result<Rc<NodeBuf>> {
         let nid = node::NID.get(new);
         let entry = self.nat_entry(nid).await?;
@@ -371,8 +394,8 @@ impl<P: Persist> Core<P> {
         Ok(buf)
     }
 
-    /// Takes an inode of the chain over, but for the nodes that it leads to, which come
-    /// by themselves.
+    /// Applies `new`, an inode of the chain, to `inode`. The pointers to other nodes stay:
+    /// [`Self::recover_node`] sets them as it applies those nodes.
     async fn recover_inode(&self, inode: &Rc<NodeBuf>, new: &Block) -> Result<()> {
         let same_kind =
             node::MODE.get(new) & 0o170_000 == node::MODE.get(&inode.bytes()[..]) & 0o170_000;
@@ -408,7 +431,11 @@ impl<P: Persist> Core<P> {
         Ok(())
     }
 
-    /// Makes the addresses of a node those of a newer state of it.
+    /// Replaces the addresses in `buf` by those of its newer state `new`: frees the blocks that
+    /// `new` lacks and marks those it adds as valid.
+    ///
+    /// # Errors
+    /// `EUCLEAN` if an added block is outside the main area or in use; `ENOSPC`; `EIO`.
     async fn take_addrs(&self, inode: &NodeBuf, buf: &NodeBuf, new: &Block) -> Result<()> {
         let version = self.nat_entry(buf.nid).await?.version;
         let count = node::addrs(&buf.bytes());
@@ -444,7 +471,7 @@ impl<P: Persist> Core<P> {
         Ok(())
     }
 
-    /// A block belongs to `owner` from now on.
+    /// Marks the block at `addr` as valid, and notes `owner` in the summary of its segment.
     async fn own(&self, addr: u32, owner: Owner) -> Result<()> {
         let (segment, at) = self.geometry.place_of(addr);
         let time = self.elapsed();
@@ -471,14 +498,15 @@ impl<P: Persist> Core<P> {
     }
 }
 
-/// Whether what would be addresses in an inode is something else.
+/// Whether the address area of an inode holds something else: the number of a device, or
+/// inline data or directory entries.
 fn has_other_meaning(inode: &Block) -> bool {
     let kind = FileKind::of_mode(node::MODE.get(inode));
     let device = matches!(kind, Some(FileKind::BlockDevice | FileKind::CharDevice));
     device || node::has(inode, node::HAS_DATA | node::HAS_DENTRY)
 }
 
-/// The addresses of pages in a node of a chain.
+/// Data addresses in a node of the chain, with 0 for holes; empty if the node has none.
 fn data_of(bytes: &Block) -> Vec<u32> {
     let offset = node::offset_of(bytes);
     if offset == node::XATTR_OFFSET || node::is_inode(bytes) && has_other_meaning(bytes) {
@@ -497,8 +525,8 @@ mod tests {
     use sim::Kernel;
     use vfs::{Access, Body};
 
-    /// A file of Linux that was made, written and forced after the last checkpoint: its
-    /// inode is in the log of nodes, with both marks and its name.
+    /// Adds a file to `image` that was created, written and forced after the last checkpoint, as
+    /// Linux leaves it: its inode is in the log of file nodes, with both marks and its name.
     fn chain(image: &mut [u8]) {
         let block = |at: u32| at as usize * BLOCK..(at as usize + 1) * BLOCK;
         let (geometry, head) = {
@@ -529,7 +557,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_no_checkpoint_knows_comes_back_with_its_name() {
+    fn forced_file_unknown_to_the_checkpoint_is_recovered_with_its_name() {
         let mut image = vec![0; 16_384 * BLOCK];
         for (at, block) in mkfs(&MkfsOptions::new(16_384)).unwrap() {
             image[at as usize * BLOCK..(at as usize + 1) * BLOCK].copy_from_slice(&block[..]);

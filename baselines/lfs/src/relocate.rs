@@ -1,17 +1,19 @@
-//! Relocation: the valid blocks of a section are copied to other sections.
+//! Relocation: the cleaner copies the valid blocks of a section to other sections.
 //!
-//! A section is relocated a segment at a time, in the steps of Linux: the summary of the
-//! segment and the nodes that point to its blocks are read together, then the blocks, in
-//! commands for whole runs, and then the blocks are written to the cold log, in commands
-//! for whole runs too. One segment is read while the segment before it is written.
+//! A section is relocated a segment at a time, in the steps of Linux. First the summary of
+//! the segment and the nodes that point to its blocks are read, then the blocks, a command
+//! for each run. Data of files is written to the cold log and nodes to the log of their kind,
+//! in runs as well; directory blocks become dirty, and the next checkpoint writes them. A
+//! segment is read while the segment before it is written.
 //!
 //! # Concurrency
 //!
-//! Loading and moving a segment are one operation, so no checkpoint lies between them, and
-//! other calls go on: no inode lock is held. A copy is optimistic. The pointer to a block
-//! is redirected after the copy was written, in one instant, and only if the pointer still
-//! leads to the block; else the file was changed meanwhile and the copy is freed. A call
-//! that still reads the old block finds it intact, since the next checkpoint waits for it.
+//! Loading and moving a segment are one operation, so no checkpoint lies between them. Other
+//! calls proceed: relocation takes no inode lock. A copy of file data is optimistic. The
+//! pointer is redirected after the copy was written, without a suspension point in between,
+//! and only if the pointer still leads to the old block; otherwise the file has changed and
+//! the copy is freed. A call that still reads the old block finds it intact: only a
+//! checkpoint lets the block be overwritten, and a checkpoint waits for all operations.
 //!
 //! Invariant: no log writes to the section, so a block that a pointer leads to keeps its
 //! contents until the relocation ends.
@@ -22,7 +24,7 @@ use crate::format::{SEG_BLOCKS, blank, node, path};
 use crate::fs::{Core, damaged};
 use crate::inplace::{COMMAND_BLOCKS, runs};
 use crate::nat::Nat;
-use crate::nodes::NodeBuf;
+use crate::nodes::{NodeBuf, checked_node};
 use crate::persist::{Log, MainArea, Persist};
 use host::Purpose;
 use nand::Payload;
@@ -34,7 +36,7 @@ use vfs::{DirtyPage, Errno, FileKind, Result};
 /// Reads of single blocks that are in flight at once: a choice of ours.
 const READS: usize = 64;
 
-/// A block that is moved, and the pointer to it: address `at` of the node `buf`.
+/// A block to move, and the pointer to it: address `at` of the node `buf`.
 struct Moving {
     addr: u32,
     buf: Rc<NodeBuf>,
@@ -42,16 +44,18 @@ struct Moving {
     inode: Rc<NodeBuf>,
 }
 
-/// A directory block that is moved: it becomes dirty, and the next checkpoint writes it.
+/// A directory block to move: it becomes dirty, and the next checkpoint writes it. `index`
+/// is its block number in the directory.
 struct MovingEntries {
     from: Moving,
     index: u64,
     block: Rc<DirBlock>,
 }
 
-/// The contents of a segment.
+/// Valid blocks of a segment, by the kind of the log that wrote them.
 enum Contents {
-    /// Nodes with their addresses, and the inodes of their files, which stay in memory.
+    /// Nodes with their addresses, and the inodes of their files by number. The references
+    /// keep both in the node cache.
     Nodes {
         nodes: Vec<(u32, Rc<NodeBuf>)>,
         inodes: BTreeMap<u32, Result<Rc<NodeBuf>>>,
@@ -62,13 +66,13 @@ enum Contents {
     },
 }
 
-/// A segment in memory.
+/// A segment in memory. The permit keeps checkpoints out until its blocks are moved.
 struct Loaded {
     contents: Contents,
     _operation: Permit,
 }
 
-/// The results of `reads`, of which at most [`READS`] are in flight.
+/// Runs `reads` in batches of [`READS`]; returns their results in order.
 async fn together<T>(reads: impl Iterator<Item = impl Future<Output = T>>) -> Vec<T> {
     let (mut reads, mut all) = (reads.peekable(), Vec::new());
     while reads.peek().is_some() {
@@ -79,8 +83,10 @@ async fn together<T>(reads: impl Iterator<Item = impl Future<Output = T>>) -> Ve
 
 impl<P: Persist> Core<P> {
     /// Moves the valid blocks of `section`, and returns how many were moved. The caller
-    /// holds the cleaner's lock, has marked the section, and makes the checkpoint that
-    /// frees the section.
+    /// holds the cleaner's lock and has set [`Segments::cleaning`] to the section; the next
+    /// checkpoint frees the section.
+    ///
+    /// [`Segments::cleaning`]: crate::segments::Segments::cleaning
     //= f2fs-gc 1
     pub(crate) async fn relocate(&self, section: u32) -> Result<u64> {
         let segments = self.segments.borrow().segments_of(section);
@@ -93,7 +99,8 @@ impl<P: Persist> Core<P> {
         Ok(moved + self.unload(loaded).await?)
     }
 
-    /// Reads the valid blocks of a segment; none if it has none.
+    /// Reads the valid blocks of `segment` and the nodes that point to them; `None` if the
+    /// segment has no valid block.
     async fn load(&self, segment: u32) -> Result<Option<Loaded>> {
         let operation = self.look().await;
         self.ensure_sound()?;
@@ -114,7 +121,8 @@ impl<P: Persist> Core<P> {
         }))
     }
 
-    /// Moves what was loaded; the number of blocks.
+    /// Moves the blocks of a loaded segment and ends its operation; returns how many blocks
+    /// were moved.
     async fn unload(&self, loaded: Option<Loaded>) -> Result<u64> {
         match loaded.as_ref().map(|loaded| &loaded.contents) {
             None => Ok(0),
@@ -131,12 +139,13 @@ impl<P: Persist> Core<P> {
         self.segments.borrow().is_valid(addr)
     }
 
-    /// Whether the pointer still leads to the block.
+    /// Whether the block is valid and its pointer still leads to it.
     fn leads(&self, moving: &Moving) -> bool {
         self.is_valid(moving.addr) && moving.buf.addr(moving.at) == moving.addr
     }
 
-    /// Reads the blocks at `addrs`, which rise, in a command for each run.
+    /// Reads the blocks at `addrs`, which must rise: a run of adjacent blocks takes one command
+    /// for each [`COMMAND_BLOCKS`]. Returns the contents in the order of `addrs`.
     async fn read_runs(
         &self,
         addrs: impl Iterator<Item = u32>,
@@ -155,7 +164,8 @@ impl<P: Persist> Core<P> {
         Ok(runs.into_iter().flat_map(|(_, run)| run).collect())
     }
 
-    /// Brings the blocks of the node address table to memory that have these numbers.
+    /// Loads the blocks of the node address table that cover `nids`; skips numbers beyond the
+    /// table.
     async fn load_nats(&self, nids: &BTreeSet<u32>) -> Result<()> {
         let known = nids.iter().filter(|nid| **nid < self.geometry.nids());
         let blocks: BTreeSet<u32> = known.map(|nid| Nat::block_of(*nid)).collect();
@@ -163,14 +173,15 @@ impl<P: Persist> Core<P> {
         together(reads).await.into_iter().collect()
     }
 
-    /// The nodes of these numbers, or why each cannot be had.
+    /// Loads the nodes `nids`; the map has the node or the error of each number.
     async fn nodes_of(&self, nids: BTreeSet<u32>) -> Result<BTreeMap<u32, Result<Rc<NodeBuf>>>> {
         self.load_nats(&nids).await?;
         let found = together(nids.iter().map(|nid| self.node(*nid))).await;
         Ok(nids.into_iter().zip(found).collect())
     }
 
-    /// Loads the nodes among `blocks`, and their inodes.
+    /// Loads the valid nodes among `blocks`, which `log` has written, and the inodes of their
+    /// files. Skips a block that the node address table does not lead to any more.
     //= f2fs-gc 2
     async fn load_nodes(&self, blocks: &[(u32, Owner)], log: Log) -> Result<Contents> {
         let valid = blocks.iter().filter(|(addr, _)| self.is_valid(*addr));
@@ -194,9 +205,9 @@ impl<P: Persist> Core<P> {
         let addrs = missing.iter().map(|(_, entry)| entry.addr);
         let read = self.read_runs(addrs, purpose).await?;
         for ((nid, entry), payload) in missing.into_iter().zip(read) {
-            // The node may have been freed, or written elsewhere, meanwhile.
+            // Another operation may have freed the node or written it elsewhere meanwhile.
             if self.nat.borrow().get(nid) == Some(entry) {
-                let bytes = Self::checked_node(nid, entry, &payload)?;
+                let bytes = checked_node(nid, entry, &payload)?;
                 let buf = self.nodes.borrow_mut().insert(NodeBuf::new(bytes));
                 known.push((entry.addr, buf));
             }
@@ -208,7 +219,8 @@ impl<P: Persist> Core<P> {
         })
     }
 
-    /// Loads the contents of files and directories among `blocks`, and the pointers to them.
+    /// Loads the valid data of files and directories among `blocks`, and the nodes that point
+    /// to them. Skips a block that its node does not lead to.
     //= f2fs-gc 3
     async fn load_data(&self, blocks: &[(u32, Owner)]) -> Result<Contents> {
         let is_valid = |(addr, _): &(u32, Owner)| self.is_valid(*addr);
@@ -228,7 +240,7 @@ impl<P: Persist> Core<P> {
                 buf,
                 inode,
             };
-            // Else the block is about to be led to, or the summary is damaged.
+            // A valid block without a pointer is being written, or its summary is damaged.
             if self.leads(&moving) {
                 match FileKind::of_mode(mode) {
                     Some(FileKind::Directory) => entries.push(moving),
@@ -244,7 +256,7 @@ impl<P: Persist> Core<P> {
         })
     }
 
-    /// Brings directory blocks to memory.
+    /// Loads directory blocks into the cache of directories.
     async fn load_entries(&self, moving: Vec<Moving>) -> Result<Vec<MovingEntries>> {
         let (mut loaded, mut missing) = (Vec::new(), Vec::new());
         for from in moving {
@@ -274,7 +286,8 @@ impl<P: Persist> Core<P> {
         Ok(loaded)
     }
 
-    /// Writes nodes elsewhere that nothing has written or freed since they were loaded.
+    /// Writes nodes to their logs; returns how many. Skips a node that was written or freed
+    /// since it was loaded, and one whose inode could not be loaded.
     async fn move_nodes(
         &self,
         nodes: &[(u32, Rc<NodeBuf>)],
@@ -294,7 +307,8 @@ impl<P: Persist> Core<P> {
         Ok(left.len() as u64)
     }
 
-    /// Makes directory blocks dirty.
+    /// Marks directory blocks dirty, so that the next checkpoint writes them elsewhere;
+    /// returns how many.
     fn move_entries(&self, entries: &[MovingEntries]) -> u64 {
         let left = entries.iter().filter(|entry| self.leads(&entry.from));
         let soil = |entry: &MovingEntries| {
@@ -303,7 +317,9 @@ impl<P: Persist> Core<P> {
         left.map(soil).count() as u64
     }
 
-    /// Writes contents of files elsewhere, and has the pointers lead there.
+    /// Copies data of files to the cold log and redirects the pointers to the copies; returns
+    /// how many pointers were redirected. Frees the copy of a block whose pointer has changed
+    /// meanwhile.
     //= f2fs-gc 4
     async fn move_files(&self, files: &[(Moving, Payload)]) -> Result<u64> {
         let left: Vec<_> = files.iter().filter(|(from, _)| self.leads(from)).collect();

@@ -1,14 +1,15 @@
-//! Segments, and the six logs that are written to them.
+//! [`Segments`]: the state of all segments of the main area, and the write points of the six
+//! logs.
 //!
 //! # Invariants
 //!
-//! - A block that the last checkpoint leads to, or that was written since, is *held*,
-//!   whether or not it is still in use. No held block is written: so what recovery may
-//!   need is there. A checkpoint lets go of what is not in use.
-//! - A segment without held blocks that is not a log's is free; so is a section all of
-//!   whose segments are.
-//! - A block that was accounted for and not written yet counts as valid.
-//! - A section whose flash has failed is never free, and no log goes on in it.
+//! - A block that the last checkpoint leads to, or that was given out since, is *held*,
+//!   whether or not it is still valid. A held block is not overwritten, so recovery finds
+//!   all that it may need. A checkpoint releases held blocks that are not valid.
+//! - A segment without held blocks and without a log is free. A section is free if all its
+//!   segments are.
+//! - A block is valid from the moment at which a log gives it out, before it is written.
+//! - A section whose flash has failed (a *lost* section) is never free, and no log enters it.
 
 use crate::format::SEG_BLOCKS;
 use crate::format::checkpoint::LogAt;
@@ -22,19 +23,19 @@ use std::ops::Range;
 
 const BLOCKS: usize = SEG_BLOCKS as usize;
 
-/// Write point of a log in memory.
+/// Write point of a log in memory, and the summary of its segment.
 pub(crate) struct Writing {
     pub(crate) at: LogAt,
     pub(crate) owners: Owners,
-    /// Blocks of the segment whose owners are only in the summary on the medium.
+    /// Whether `owners` lacks blocks whose owners are only in the summary on the medium.
     pub(crate) unread: bool,
 }
 
-/// Place in the main area that a log has given out.
+/// Block of the main area that a log has given out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Given {
     pub(crate) addr: u32,
-    /// Address of the next block of the log, behind the one given out now.
+    /// Address of the block that the log gives out next.
     pub(crate) next: u32,
 }
 
@@ -42,27 +43,28 @@ pub(crate) struct Given {
 pub(crate) struct Segments {
     geometry: Geometry,
     entries: Vec<SitEntry>,
+    /// Map of the held blocks of each segment; `held_blocks` counts them.
     held: Vec<[u8; MAP]>,
     held_blocks: Vec<u16>,
-    /// Whether each segment is in use; `section_used` counts those of each section.
+    /// Whether each segment is not free; `section_used` counts such segments by section.
     used: Vec<bool>,
     section_used: Vec<u32>,
     free_sections: u32,
     pub(crate) logs: [Writing; 6],
-    /// Summaries of segments that were filled and are not on the medium; of some only
-    /// the owners of blocks that were written are known.
+    /// Summaries that the next checkpoint writes, of segments that logs have left. The flag is
+    /// that of [`Writing::unread`].
     pub(crate) filled: BTreeMap<u32, (Owners, bool)>,
     /// Segments whose entry is not in the table on the medium.
     pub(crate) changed: BTreeSet<u32>,
-    /// Segments that something was written to or freed in since the last checkpoint.
+    /// Segments with blocks that were held or freed since the last checkpoint.
     touched: BTreeSet<u32>,
-    /// Sections that only cleaning and checkpoints may take the last of.
+    /// Number of free sections that are left for cleaning and checkpoints.
     pub(crate) reserved_sections: u32,
-    /// Whether gaps may be filled when free sections are few.
+    /// Whether logs may fill gaps of segments when free sections are few.
     fills: bool,
-    /// The section that is being cleaned, in which no log goes on.
+    /// The section that is being cleaned: no log enters it.
     pub(crate) cleaning: Option<u32>,
-    /// Sections that can be written no more, and blocks in them that are not valid.
+    /// Lost sections; `lost_blocks` counts the blocks in them that are not valid.
     lost: BTreeSet<u32>,
     lost_blocks: u64,
 }
@@ -73,13 +75,14 @@ fn next_gap(held: &[u8; MAP], from: usize) -> Option<usize> {
 }
 
 impl Segments {
-    /// Bytes of what is kept of all segments.
+    /// Bytes of memory for the state of all segments and sections, without summaries.
     pub(crate) fn memory(&self) -> usize {
         let each = size_of::<SitEntry>() + MAP + size_of::<u16>() + size_of::<bool>();
         self.entries.len() * each + self.section_used.len() * size_of::<u32>()
     }
 
-    /// Segments with these entries, whose logs stand where `logs` says.
+    /// State right after a mount: `entries` are those of the last checkpoint, whose valid blocks
+    /// are held. `reserved_segments` is rounded up to sections.
     pub(crate) fn new(
         geometry: Geometry,
         entries: Vec<SitEntry>,
@@ -110,7 +113,7 @@ impl Segments {
         segments
     }
 
-    /// Brings what is known of the use of a segment in line.
+    /// Updates `used` and the counts that depend on it after a change of a segment.
     fn refresh(&mut self, segment: u32) {
         let index = segment as usize;
         let used = self.held_blocks[index] > 0 || self.is_current(segment);
@@ -129,7 +132,7 @@ impl Segments {
         }
     }
 
-    /// A section can be written no more.
+    /// Marks `section` as lost: its flash has failed, and it takes no more writes.
     pub(crate) fn lose(&mut self, section: u32) {
         if !self.lost.insert(section) {
             return;
@@ -141,27 +144,27 @@ impl Segments {
         self.lost_blocks += unused.sum::<u64>();
     }
 
-    /// Whether a section can be written no more.
+    /// Whether `section` is lost.
     pub(crate) fn is_lost(&self, section: u32) -> bool {
         self.lost.contains(&section)
     }
 
-    /// Blocks that nothing is in and nothing ever will be.
+    /// Number of blocks in lost sections that are not valid: files cannot use them.
     pub(crate) const fn lost_blocks(&self) -> u64 {
         self.lost_blocks
     }
 
-    /// Whether a log is written to this segment.
+    /// Whether a log writes to this segment.
     pub(crate) fn is_current(&self, segment: u32) -> bool {
         self.logs.iter().any(|log| log.at.segment == segment)
     }
 
-    /// Sections without anything that is held.
+    /// Number of free sections.
     pub(crate) const fn free_sections(&self) -> u32 {
         self.free_sections
     }
 
-    /// Segments that nothing is in.
+    /// Segments without a valid block or a log; some may have held blocks.
     fn empty(&self) -> impl Iterator<Item = u32> {
         let entries = (0..).zip(&self.entries);
         let empty = entries.filter(|(_, entry)| entry.valid == 0);
@@ -169,18 +172,18 @@ impl Segments {
         segments.filter(|&segment| !self.is_current(segment))
     }
 
-    /// Segments that nothing is in, as a checkpoint counts them.
+    /// Number of segments without a valid block or a log: the free segments of a checkpoint's head.
     pub(crate) fn empty_segments(&self) -> u32 {
         self.empty().count() as u32
     }
 
-    /// Empty segments in sections that can still be written.
+    /// Number of empty segments outside lost sections.
     pub(crate) fn usable_segments(&self) -> u32 {
         let usable = |segment: &u32| !self.is_lost(self.section_of(*segment));
         self.empty().filter(usable).count() as u32
     }
 
-    /// Number of sections that the next checkpoint frees: used, without a valid block or a log.
+    /// Number of sections that the next checkpoint frees: not free, without a valid block or a log.
     pub(crate) fn waiting_sections(&self) -> u32 {
         let waits = |section: u32| {
             let mut segments = self.segments_of(section);
@@ -214,13 +217,13 @@ impl Segments {
         &self.entries[segment as usize]
     }
 
-    /// Whether a block of the main area is in use.
+    /// Whether the block at `addr` of the main area is valid.
     pub(crate) fn is_valid(&self, addr: u32) -> bool {
         let (segment, at) = self.geometry.place_of(addr);
         high_bit(&self.entry(segment).map, at as usize)
     }
 
-    /// Keeps a block from being written until the next checkpoint.
+    /// Holds a block of the main area until the next checkpoint, or longer if it is valid then.
     pub(crate) fn hold(&mut self, addr: u32) {
         let (segment, at) = self.geometry.place_of(addr);
         let held = &mut self.held[segment as usize];
@@ -232,7 +235,8 @@ impl Segments {
         self.touched.insert(segment);
     }
 
-    /// A block is in use from now on.
+    /// Marks a block of the main area as valid and holds it. `time` is the elapsed time of the
+    /// file system in seconds, by which cleaning tells the age of a segment.
     pub(crate) fn use_block(&mut self, addr: u32, time: u64) {
         self.hold(addr);
         let (segment, at) = self.geometry.place_of(addr);
@@ -247,17 +251,17 @@ impl Segments {
         self.changed.insert(segment);
     }
 
-    /// Marks a block of data that recovery has found as valid from now on.
+    /// Marks a data block as valid that recovery has found, like [`Self::use_block`].
     pub(crate) fn adopt(&mut self, addr: u32, time: u64) {
         let (segment, _) = self.geometry.place_of(addr);
         if self.entry(segment).valid == 0 && !self.is_current(segment) {
-            // The log in the table is from before the segment was written again.
+            // The log in the entry is that of the segment's previous use.
             self.entries[segment as usize].log = Log::WarmData as u8;
         }
         self.use_block(addr, time);
     }
 
-    /// A block is not in use any more.
+    /// Marks a block of the main area as not valid; it stays held until the next checkpoint.
     pub(crate) fn free_block(&mut self, addr: u32) {
         let (segment, at) = self.geometry.place_of(addr);
         if vfs::mutant::is("f2fs-reuse-before-checkpoint") {
@@ -274,8 +278,8 @@ impl Segments {
         self.touched.insert(segment);
     }
 
-    /// Gives out the next place of a log. None if there is no segment for it to go on in
-    /// afterwards; then nothing is given out.
+    /// Gives out the next block of `log` to `owner`, and moves the write point. Returns `None`,
+    /// and changes nothing, if the log needs another segment and none can be chosen.
     pub(crate) fn give(&mut self, log: Log, owner: Owner, time: u64) -> Option<Given> {
         let writing = &self.logs[log as usize];
         let (segment, at) = (writing.at.segment, usize::from(writing.at.at));
@@ -301,7 +305,8 @@ impl Segments {
         Some(Given { addr, next })
     }
 
-    /// Leaves the segment that a log is written to, for the one that is chosen.
+    /// Moves the write point of `log` to `choice`. The summary of the old segment is kept in
+    /// `filled`.
     fn go_on(&mut self, log: Log, choice: LogAt) {
         let writing = &mut self.logs[log as usize];
         let old = writing.at.segment;
@@ -322,14 +327,15 @@ impl Segments {
         self.refresh(choice.segment);
     }
 
-    /// Address of the next block of a log.
+    /// Address of the block that `log` gives out next.
     pub(crate) fn next_of(&self, log: Log) -> u32 {
         let at = self.logs[log as usize].at;
         self.geometry.addr_of(at.segment, u32::from(at.at))
     }
 
-    /// Has a log go on in another segment, whatever room is left where it is: in another
-    /// section, if sections are written in order.
+    /// Moves the write point of `log` to another segment, even if its segment has room. The
+    /// new segment is at the start of a free section if logs fill no gaps. `None` if no segment
+    /// can be chosen.
     pub(crate) fn renew(&mut self, log: Log) -> Option<()> {
         let choice = if self.fills {
             self.choose(log)?
@@ -340,9 +346,9 @@ impl Segments {
         Some(())
     }
 
-    /// Chooses the next segment of a log: in its section; else, when free sections are few, a
-    /// segment with gaps that the same log has written, or one of its kind; else in a free
-    /// section.
+    /// Chooses the next segment of `log`. First choice is a free segment behind the current one
+    /// in its section, unless the section is lost. Second is a segment with gaps, if logs fill
+    /// gaps and free sections are few. Last is a free section.
     fn choose(&self, log: Log) -> Option<LogAt> {
         let current = self.logs[log as usize].at.segment;
         let section = self.section_of(current);
@@ -365,7 +371,7 @@ impl Segments {
         self.choose_section(log)
     }
 
-    /// The start of the next free section.
+    /// The start of the first free section behind that of `log`; the search wraps around.
     fn choose_section(&self, log: Log) -> Option<LogAt> {
         let section = self.section_of(self.logs[log as usize].at.segment);
         let sections = self.geometry.sections();
@@ -391,7 +397,8 @@ impl Segments {
         (0..self.geometry.sections()).map(use_of).collect()
     }
 
-    /// The segment with the most gaps that a log can fill.
+    /// The segment with the fewest held blocks that `log` can fill: one that the log itself has
+    /// written, else one of another log of its kind (nodes or data).
     fn gaps(&self, log: Log) -> Option<LogAt> {
         let best = |same: &dyn Fn(u8) -> bool| {
             let segments = (0..self.geometry.main_segments).filter(|&segment| {
@@ -415,8 +422,8 @@ impl Segments {
         })
     }
 
-    /// A checkpoint is durable: what is not in use is let go. Gives sections that have
-    /// become free.
+    /// Releases held blocks that are not valid; called when a checkpoint is durable. Returns the
+    /// sections that changed since the checkpoint before and are free now.
     pub(crate) fn let_go(&mut self) -> Vec<u32> {
         let mut freed = BTreeSet::new();
         for segment in std::mem::take(&mut self.touched) {
@@ -432,7 +439,7 @@ impl Segments {
         freed.into_iter().collect()
     }
 
-    /// Asserts that every block in use is held, and that counts agree.
+    /// Asserts that every valid block is held, and that counts agree.
     #[cfg(test)]
     pub(crate) fn check(&self) {
         for (entry, (held, blocks)) in self
@@ -536,7 +543,7 @@ mod tests {
     }
 
     #[test]
-    fn a_section_is_free_once_a_checkpoint_has_let_go_of_it() {
+    fn emptied_section_is_free_after_the_next_checkpoint() {
         let mut segments = segments(true);
         let free = segments.free_sections();
         let give = |segments: &mut Segments| segments.give(Log::ColdData, owner(1), 0).unwrap();

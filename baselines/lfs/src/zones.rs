@@ -1,18 +1,18 @@
 //! F2FS on zones: the tables lie in conventional zones, and each section of the main area
 //! is a zone that is written in order.
 //!
-//! Addresses of the format are those of zones without gaps ([`host::Linear`]), of each of
-//! which whole segments are used. So what the format says is the same whatever the
-//! capacity of a zone is beside its size; where they are alike, and zones are of whole
-//! segments, it is what Linux puts on such a drive.
+//! Addresses of the format count the used sectors of zones without gaps ([`host::Linear`]);
+//! of each sequential zone whole segments are used. So the layout does not depend on how the
+//! size of a zone exceeds its capacity. Where both are equal, and zones are of whole
+//! segments, the layout is that of Linux on such a drive.
 //!
 //! # Invariants
 //!
-//! - A zone is written where its pointer is: logs go on in free sections only. After a
-//!   mount a log whose zone has got further than the last checkpoint says goes on in
-//!   another one.
-//! - A zone is active only while a log is in it: a section that a log has left for good is
-//!   finished, and one that is free again is reset.
+//! - A zone is written at its write pointer only, so logs enter free sections only. If the
+//!   zone of a log was written further than the last checkpoint says, a mount moves the log
+//!   to another section.
+//! - A zone is active only while a log is in it: a log leaves a zone when it is full, and a
+//!   mount finishes other zones that hold data, and resets free ones.
 
 use crate::Block;
 use crate::format::superblock::Geometry;
@@ -27,32 +27,32 @@ use ssd::{Content, ZoneAction, ZoneKind, ZoneLimits, ZoneState};
 use units::{Bytes, Origin, Placement, SECTOR};
 use vfs::{Errno, Result};
 
-/// Bytes of a segment: zones are used in multiples of it.
+/// Bytes of a segment: the used part of a zone is a multiple of them.
 const GRAIN: Bytes = Bytes(SEG_BLOCKS as u64 * BLOCK as u64);
 /// Sectors of a block.
 const SECTORS: u64 = BLOCK as u64 / SECTOR;
 
-/// Sectors of zones without gaps, as they are used here.
+/// The address space of zones with `limits`: whole segments of each sequential zone.
 #[must_use]
 pub const fn packing(limits: ZoneLimits) -> Packing {
     Packing::new(limits, GRAIN.0 / SECTOR)
 }
 
-/// The zones of `port` without gaps, as they are used here.
+/// The zones of `port` as one range of sectors, in the address space of [`packing`].
 pub fn linear<Z: ZonedPort>(sim: &Sim, port: &Z) -> Linear<Z> {
     Linear::in_grains(sim, port.clone(), GRAIN)
 }
 
-/// Blocks of the main area on zones.
+/// The main area on zones: section `n` is the `n`th zone from the start of the area.
 pub struct MainZones<Z> {
     linear: Linear<Z>,
-    /// The first block of the main area, and blocks of a section.
+    /// First block of the main area; `section` is the number of blocks of a section.
     main: u32,
     section: u32,
 }
 
 impl<Z: ZonedPort> MainZones<Z> {
-    /// The main area of a file system with this geometry.
+    /// The main area of a file system with this geometry; the caller checks [`Self::fits`].
     pub fn new(linear: Linear<Z>, geometry: &Geometry) -> Self {
         Self {
             linear,
@@ -61,7 +61,7 @@ impl<Z: ZonedPort> MainZones<Z> {
         }
     }
 
-    /// Whether the sections of a geometry are zones.
+    /// Whether each section of `geometry` is the used part of one sequential zone.
     #[must_use]
     pub fn fits(&self, geometry: &Geometry) -> bool {
         let packing = self.linear.packing();
@@ -72,12 +72,12 @@ impl<Z: ZonedPort> MainZones<Z> {
             && behind.is_some_and(|behind| behind.is_multiple_of(room))
     }
 
-    /// The zones as one linear range of blocks.
+    /// The zones as one range of sectors.
     pub const fn linear(&self) -> &Linear<Z> {
         &self.linear
     }
 
-    /// The zone of a block of the main area, and where in it the block is, in sectors.
+    /// The zone of the block at `addr`, and the block's offset in the zone in sectors.
     fn place(&self, addr: u32) -> (u32, u64) {
         let packing = self.linear.packing();
         let (zone, at) = packing.place(u64::from(addr) * SECTORS);
@@ -113,7 +113,7 @@ impl<Z: ZonedPort> MainArea for MainZones<Z> {
         info.is_some_and(|info| {
             let next = match info.state {
                 state if state.is_lost() => None,
-                // A log that begins a zone anew resets it.
+                // A write at the start of a zone resets it first.
                 _ if within == 0 => Some(0),
                 _ => Some(info.written()),
             };
@@ -156,7 +156,7 @@ impl<Z: ZonedPort> MainArea for MainZones<Z> {
     }
 }
 
-/// The strategy of F2FS on zones.
+/// The strategy of F2FS on zones: tables in place in conventional zones, logs in the others.
 pub struct Zoned<Z: ZonedPort> {
     tables: InPlace<Linear<Z>>,
     main: MainZones<Z>,
@@ -189,27 +189,27 @@ impl<Z: ZonedPort> Persist for Zoned<Z> {
     }
 }
 
-/// Segments of a zone that is written in order.
+/// Number of segments of a sequential zone.
 fn zone_segments(packing: &Packing) -> u32 {
     (packing.room() * SECTOR / GRAIN.0) as u32
 }
 
-/// Conventional zones of `size` that the tables need beside `sequential` zones that hold
-/// `capacity`.
+/// Number of conventional zones of `size` bytes that superblocks and tables need for a main
+/// area of `sequential` zones with `capacity` bytes each.
 #[must_use]
 pub fn conventional_zones(size: Bytes, capacity: Bytes, sequential: u32) -> u32 {
     let segments = u64::from(sequential) * (capacity.0 / GRAIN.0);
-    // One more, in which the superblocks are.
+    // The first segment holds the superblocks.
     let bytes = (1 + table_segments(segments)) * GRAIN.0;
     bytes.div_ceil(size.0.max(1)) as u32
 }
 
 impl MkfsOptions {
-    /// What is made of a drive with such zones: tables in its conventional zones, and
-    /// sections that are zones behind them.
+    /// Options for a drive with such zones: the tables lie in the conventional zones, and each
+    /// sequential zone is a section. [`mkfs`](crate::mkfs()) reports if the tables do not fit.
     ///
     /// # Errors
-    /// If zones are smaller than two segments, or their capacity is none.
+    /// [`MkfsError::Zones`] if the capacity of a zone is less than a segment.
     pub fn on_zones(limits: ZoneLimits) -> std::result::Result<Self, MkfsError> {
         let packing = packing(limits);
         let segs_per_sec = zone_segments(&packing);
@@ -228,10 +228,11 @@ impl MkfsOptions {
     }
 }
 
-/// Finds the last state on zones.
+/// Opens the last committed state on the zones of `port`.
 ///
 /// # Errors
-/// Why there is none.
+/// [`OpenError`]: no superblock, no whole checkpoint, sections that are not zones, or a failed
+/// read.
 pub(crate) async fn open_zones<Z: ZonedPort>(
     sim: &Sim,
     port: &Z,

@@ -1,7 +1,7 @@
 //! The implementation of [`Body`] by [`NovaFs`].
 
 use crate::entry::SIZE_MAX;
-use crate::format::ROOT;
+use crate::format::{ROOT, TIMES};
 use crate::fs::{Node, NovaFs, Private};
 use crate::names::LINKS_MAX;
 use host::BytePort;
@@ -10,7 +10,7 @@ use std::ops::Range;
 use units::Refusals;
 use vfs::{
     Access, Body, DirEntry, DirtyPage, FallocateMode, Ino, NewInode, Rename, Result, SeekWhat,
-    StatFs, Timestamp, XattrFlags,
+    StatFs, TimeRange, Timestamp, XattrFlags,
 };
 
 impl<P: BytePort> Body for NovaFs<P> {
@@ -26,6 +26,10 @@ impl<P: BytePort> Body for NovaFs<P> {
 
     fn max_links(&self) -> u32 {
         LINKS_MAX
+    }
+
+    fn times(&self) -> TimeRange {
+        TIMES
     }
 
     fn is_read_only(&self) -> bool {

@@ -11,7 +11,7 @@
 //! | C + 1 to 2 C | the first page of each core's inode table |
 //! | the rest | pages of tables, logs, file contents and long values |
 
-use vfs::{FileKind, Ino, Timestamp};
+use vfs::{FileKind, Ino, TimeRange, Timestamp};
 
 /// Size of a page in bytes.
 pub(crate) const PAGE: usize = 4096;
@@ -241,11 +241,18 @@ const BEFORE: i64 = 1 << 31;
 /// Bits of a timestamp for nanoseconds; the rest are seconds.
 const NANOS: u32 = 30;
 
-/// Encodes a timestamp: seconds since 1901 above 30 bits of nanoseconds. Times outside 1901 to 2446
+/// Timestamps that an inode holds: 1901 to 2446.
+pub(crate) const TIMES: TimeRange = TimeRange {
+    earliest: -BEFORE,
+    latest: (1 << 34) - 1 - BEFORE,
+    grain: 1,
+};
+
+/// Encodes a timestamp: seconds since 1901 above 30 bits of nanoseconds. Times outside [`TIMES`]
 /// are clamped.
 pub(crate) fn time_bits(time: Timestamp) -> u64 {
-    let secs = time.secs.clamp(-BEFORE, (1 << 34) - 1 - BEFORE) + BEFORE;
-    (secs as u64) << NANOS | u64::from(time.nanos.min(999_999_999))
+    let time = TIMES.hold(time);
+    ((time.secs + BEFORE) as u64) << NANOS | u64::from(time.nanos.min(999_999_999))
 }
 
 /// Decodes a timestamp; `None` if it is invalid.
@@ -410,7 +417,7 @@ mod tests {
             let time = Timestamp { secs, nanos: 7 };
             let kept = Timestamp {
                 secs: kept,
-                nanos: 7,
+                nanos: if secs == 0 { 7 } else { 0 },
             };
             assert_eq!(time_of(time_bits(time)), Some(kept));
         }

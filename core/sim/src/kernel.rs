@@ -30,6 +30,9 @@ const OBSERVER: TaskId = TaskId(MAX_TASKS as u32 - 1);
 
 type Task = Pin<Box<dyn Future<Output = ()>>>;
 
+/// A watchdog; returns whether it has woken a task.
+type Watchdog = Rc<dyn Fn() -> bool>;
+
 #[derive(Default)]
 struct State {
     now: Cell<Ns>,
@@ -44,6 +47,7 @@ struct State {
     /// The observer task. Its slot and number are separate, so the numbers of all other
     /// tasks are the same with and without an observer.
     observer: RefCell<Option<Task>>,
+    watchdogs: RefCell<Vec<Watchdog>>,
 }
 
 /// A handle on a kernel, with which tasks read the clock, sleep and spawn tasks.
@@ -126,14 +130,18 @@ impl Kernel {
         }
     }
 
-    /// Runs the next event. Returns false if none is scheduled.
+    /// Runs the next event. Returns false if none is scheduled, and no watchdog has scheduled one.
     pub fn step(&self) -> bool {
-        while let Some(key) = self.sim.pop() {
-            if self.sim.poll(key) {
-                return true;
+        loop {
+            while let Some(key) = self.sim.pop() {
+                if self.sim.poll(key) {
+                    return true;
+                }
+            }
+            if !self.sim.ask_watchdogs() {
+                return false;
             }
         }
-        false
     }
 
     /// Runs until just before event number `event` (the first one is 0), then calls
@@ -172,7 +180,8 @@ impl Drop for Kernel {
         // the reference cycle and lets their destructors find the state intact.
         let tasks = std::mem::take(&mut *self.sim.state.tasks.borrow_mut());
         let observer = self.sim.state.observer.take();
-        drop((tasks, observer));
+        let watchdogs = self.sim.state.watchdogs.take();
+        drop((tasks, observer, watchdogs));
     }
 }
 
@@ -278,6 +287,19 @@ impl Sim {
         let before = self.state.observer.replace(Some(Box::pin(future)));
         assert!(before.is_none(), "two tasks observe at once");
         self.wake(OBSERVER);
+    }
+
+    /// Adds a watchdog, which is called whenever no event is scheduled. It returns whether it has
+    /// woken a task: a model that finds its own tasks in a deadlock makes them fail here.
+    pub fn add_watchdog(&self, watchdog: impl Fn() -> bool + 'static) {
+        self.state.watchdogs.borrow_mut().push(Rc::new(watchdog));
+    }
+
+    /// Calls the watchdogs in the order in which they were added, until one has woken a task.
+    #[cold]
+    fn ask_watchdogs(&self) -> bool {
+        let watchdogs = self.state.watchdogs.borrow().clone();
+        watchdogs.iter().any(|watchdog| watchdog())
     }
 
     /// Swaps the content of slot `id`: takes a task out to poll it, or puts it back.

@@ -127,7 +127,9 @@ impl Core {
 
     /// Makes writes fail from now on: no line can be collected and none is about to become free.
     pub(crate) fn become_read_only(&self) {
-        self.read_only.set(true);
+        if self.read_only.replace(true) {
+            return;
+        }
         self.buffer.put(usize::MAX / 4);
         self.space.notify(&self.sim);
         self.progress.notify(&self.sim);
@@ -208,6 +210,20 @@ impl Core {
         } else if stuck {
             self.push_leftovers(group);
         }
+    }
+
+    /// Watchdog of the firmware: turns the drive read-only if the simulation has come to rest while
+    /// tasks wait for a line or for the end of a forced write. Returns whether it did.
+    ///
+    /// The checks before this one find most of these states at once. This one finds the rest, so
+    /// that the host gets an error for its commands instead of no answer.
+    pub(crate) fn give_up_at_rest(&self) -> bool {
+        let waits = self.state.borrow().has_waiting();
+        if waits && !self.read_only.get() {
+            self.become_read_only();
+            return true;
+        }
+        false
     }
 
     /// Turns the drive read-only if a retried program waits for a line that can only be erased

@@ -268,6 +268,9 @@ impl Drive {
         self.core
             .sim
             .spawn_detached(async move { journal.write_journal().await });
+        let watched = Rc::downgrade(core);
+        let gives_up = move || watched.upgrade().is_some_and(|core| core.give_up_at_rest());
+        self.core.sim.add_watchdog(gives_up);
         if self.has_bytes() {
             let cleaner = Rc::clone(core);
             self.core

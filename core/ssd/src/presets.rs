@@ -30,12 +30,13 @@ pub const PRESETS: &[Preset] = &[
     },
     Preset {
         name: "streams",
-        help: "the same flash with 8 NVMe streams, kept apart when written",
+        help: "the same flash with 8 NVMe streams, separated when written but not when relocated",
         config: || generic("streams", Interface::Streams, 8, false),
     },
     Preset {
         name: "fdp",
-        help: "the same flash with 8 FDP reclaim unit handles, kept apart when moved too",
+        help: "the same flash with 8 FDP reclaim unit handles, separated when written and \
+            relocated",
         config: || generic("fdp", Interface::Fdp, 8, true),
     },
     Preset {
@@ -45,12 +46,12 @@ pub const PRESETS: &[Preset] = &[
     },
     Preset {
         name: "ocssd",
-        help: "the same flash as an open-channel drive, whose mapping the host holds",
+        help: "the same flash as an open-channel drive, with the mapping in the host",
         config: ocssd,
     },
     Preset {
         name: "byte",
-        help: "the block drive read and written by bytes too, through a page cache",
+        help: "the block drive with a byte interface as well, through a page cache",
         config: byte,
     },
     Preset {
@@ -60,7 +61,7 @@ pub const PRESETS: &[Preset] = &[
     },
     Preset {
         name: "zn540",
-        help: "a Western Digital ZN540 of 4 TB: zones of 2048 MiB that hold 1077 MiB",
+        help: "a Western Digital ZN540 of 4 TB: zones of 2048 MiB with a capacity of 1077 MiB",
         config: zn540,
     },
     Preset {
@@ -75,7 +76,7 @@ pub const PRESETS: &[Preset] = &[
     },
     Preset {
         name: "skybyte-channel",
-        help: "the same with one die a channel and no bus, as SkyByte's simulator has it",
+        help: "the same with one die per channel and no bus, as in SkyByte's simulator",
         config: skybyte_channel,
     },
 ];

@@ -475,6 +475,14 @@ impl State {
         waiting > 0 && self.in_flight.unfinished() == waiting && (0..layout.groups).all(none)
     }
 
+    /// Whether a task waits for a free line, or for the end of a forced write.
+    pub(crate) fn has_waiting(&self) -> bool {
+        let mut frontiers = self.frontiers.iter();
+        self.stalled.iter().any(|&tasks| tasks > 0)
+            || self.retries.iter().any(|&programs| programs > 0)
+            || frontiers.any(|frontier| frontier.forced > 0)
+    }
+
     /// Whether a closed line of a group still has programs under way, and cannot be collected yet.
     pub(crate) fn is_closing(&self, layout: &Layout, group: u32) -> bool {
         let lines = self.lines_of(layout, group).iter();

@@ -10,7 +10,7 @@ use crate::errno::Result;
 use crate::inode::Inode;
 use crate::types::{
     Access, DirEntry, ExtentCounts, FallocateMode, FileKind, Ino, LogStats, SeekWhat, StatFs,
-    Timestamp, TreeStats, XattrFlags,
+    TimeRange, Timestamp, TreeStats, XattrFlags,
 };
 use nand::Payload;
 use std::ops::Range;
@@ -114,11 +114,10 @@ pub trait Body: 'static {
     /// directory.
     fn max_links(&self) -> u32;
 
-    /// Granularity of timestamps on the medium in nanoseconds, a divisor of a second. Callers never
-    /// see a finer time, so a timestamp does not change when its file leaves memory (`s_time_gran`
-    /// in Linux, which stamps files with nothing finer either).
-    fn time_grain(&self) -> u32 {
-        1
+    /// Timestamps that the medium can hold. Callers never see another one, so a timestamp does not
+    /// change when its file leaves memory (`s_time_min`, `s_time_max` and `s_time_gran` in Linux).
+    fn times(&self) -> TimeRange {
+        TimeRange::default()
     }
 
     /// Whether the file system rejects all changes, as after a failure of the medium from which it

@@ -136,8 +136,8 @@ pub use rename::RenameFlags;
 pub use ssd::Sink as ReadSink;
 pub use types::{
     Access, Attr, Cleaning, DirEntry, ExtentCounts, FallocateMode, FileKind, Ino, LogStats,
-    MAX_TRANSFER, NodesByTree, PAGE, SeekWhat, SetAttr, SetTime, StatFs, Timestamp, TreeStats,
-    XattrFlags,
+    MAX_TRANSFER, NodesByTree, PAGE, SeekWhat, SetAttr, SetTime, StatFs, TimeRange, Timestamp,
+    TreeStats, XattrFlags,
 };
 pub use units::Hint;
 #[doc(hidden)]

@@ -15,7 +15,7 @@ macro_rules! pass_body {
         ) -> Result<bool>);
     };
     (@max_size $to:tt) => { $crate::pass_on!($to Body: fn max_size() -> u64); };
-    (@time_grain $to:tt) => { $crate::pass_on!($to Body: fn time_grain() -> u32); };
+    (@times $to:tt) => { $crate::pass_on!($to Body: fn times() -> TimeRange); };
     (@max_links $to:tt) => { $crate::pass_on!($to Body: fn max_links() -> u32); };
     (@is_read_only $to:tt) => { $crate::pass_on!($to Body: fn is_read_only() -> bool); };
     (@is_frozen $to:tt) => {

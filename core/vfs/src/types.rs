@@ -105,12 +105,39 @@ pub struct Timestamp {
     pub nanos: u32,
 }
 
-impl Timestamp {
-    /// Rounds the nanoseconds down to a multiple of `grain`, which must divide a second.
+/// Timestamps that an on-disk format can hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimeRange {
+    /// Earliest second since 1970.
+    pub earliest: i64,
+    /// Latest second since 1970.
+    pub latest: i64,
+    /// Granularity in nanoseconds, a divisor of a second.
+    pub grain: u32,
+}
+
+impl TimeRange {
+    /// The timestamp that the format holds for `time`: clamped to the range, without nanoseconds
+    /// from its ends on, and rounded down to the granularity (`timestamp_truncate` in Linux).
     #[must_use]
-    pub const fn at_grain(self, grain: u32) -> Self {
-        let nanos = self.nanos / grain * grain;
-        Self { nanos, ..self }
+    pub fn hold(&self, time: Timestamp) -> Timestamp {
+        let secs = time.secs.clamp(self.earliest, self.latest);
+        let nanos = match secs == self.earliest || secs == self.latest {
+            true => 0,
+            false => time.nanos - time.nanos % self.grain,
+        };
+        Timestamp { secs, nanos }
+    }
+}
+
+impl Default for TimeRange {
+    /// Seconds of 64 bits, and every nanosecond.
+    fn default() -> Self {
+        Self {
+            earliest: i64::MIN,
+            latest: i64::MAX,
+            grain: 1,
+        }
     }
 }
 

@@ -229,14 +229,14 @@ impl<B: Body> Core<B> {
         self.clock.at(self.sim.now())
     }
 
-    /// Attributes of an inode as callers see them: times rounded down to the grain of the medium.
+    /// Attributes of an inode as callers see them: times as the medium can hold them.
     #[inline]
     pub(crate) fn told(&self, node: &NodeOf<B>) -> Attr {
-        let (attr, grain) = (node.attr(), self.body.time_grain());
+        let (attr, times) = (node.attr(), self.body.times());
         Attr {
-            atime: attr.atime.at_grain(grain),
-            mtime: attr.mtime.at_grain(grain),
-            ctime: attr.ctime.at_grain(grain),
+            atime: times.hold(attr.atime),
+            mtime: times.hold(attr.mtime),
+            ctime: times.hold(attr.ctime),
             ..attr
         }
     }

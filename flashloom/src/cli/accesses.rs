@@ -50,9 +50,9 @@ pub(super) fn record(ends: &Ends, command: &[OsString], out: &Path) -> Result<Ex
         (status, reader.join().expect("the reader does not panic"))
     });
     let status = status.map_err(|e| match e.kind() {
-        io::ErrorKind::NotFound => Failure::new(
-            "expected valgrind, which records memory accesses: install the package valgrind",
-        ),
+        io::ErrorKind::NotFound => {
+            Failure::new("recording memory accesses needs valgrind: install the package valgrind")
+        }
         _ => Failure::at(Path::new("valgrind"), e),
     })?;
     let count = count?;
@@ -60,13 +60,13 @@ pub(super) fn record(ends: &Ends, command: &[OsString], out: &Path) -> Result<Ex
         let program = Path::new(&command[0]);
         return Err(Failure::at(
             program,
-            "nothing was recorded; see what valgrind says above",
+            "nothing was recorded; see the output of valgrind above",
         ));
     }
     file.finish()?;
     note(&format!(
-        "flashloom: {}: {} operations; the threads of the program are one stream, in the order in \
-         which Valgrind ran them, and what an address depends on is not known",
+        "flashloom: {}: {} operations; all threads are recorded as one stream, in the order in \
+         which Valgrind ran them, and without address dependencies",
         out.display(),
         human::count(count as f64),
     ));

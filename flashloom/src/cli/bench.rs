@@ -12,7 +12,7 @@ use std::path::Path;
 
 /// The reason why a command did not end.
 pub(super) const AT_REST: &str =
-    "the drive came to rest; its flash has no room to collect garbage in";
+    "the drive stalled: garbage collection has no free space on the flash";
 
 /// The file system whose mapping is in persistent memory beside its drive.
 const HYFIM: &str = "hyfim";

@@ -68,8 +68,10 @@ impl Show {
         let bench = Bench::open(&self.of.path)?;
         let Some(chunks) = bench.drive.chunks() else {
             let interface = bench.config.interface;
-            let reason =
-                format!("expected an open-channel drive, found one that maps ({interface:?})");
+            let reason = format!(
+                "expected an open-channel drive, found one that maps addresses itself \
+                    ({interface:?})"
+            );
             return Err(Failure::at(&self.of.path, reason));
         };
         let geometry = chunks.geometry();
@@ -90,8 +92,8 @@ pub(super) fn mapped(path: &Path, config: &DriveConfig) -> Result<(), Failure> {
     if config.raw.is_none() {
         return Ok(());
     }
-    let reason = "expected a drive that maps addresses itself; what an open-channel drive holds \
-                  is reached through `mount`, or `drive export`";
+    let reason = "expected a drive that maps addresses itself; for an open-channel drive use \
+        `flashloom mount` or `flashloom drive export`";
     Err(Failure::at(path, reason))
 }
 

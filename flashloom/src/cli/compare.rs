@@ -27,19 +27,19 @@ const PAGE: &str = "report.html";
 
 /// Run one workload on several stacks over the same flash and compare them
 ///
-/// Without arguments, replay the recording of RocksDB that ships with Flashloom on ext4 over a
-/// conventional drive, a drive with streams and a drive with FDP; each drive once full and once
+/// Without arguments, replay the shipped recording of RocksDB on ext4 over a conventional drive, a
+/// drive with streams and a drive with FDP. Each drive is compared in two preconditions: full and
 /// aged.
 ///
-/// A memory workload, such as bfs, is compared on the designs of CXL-SSD memory: all of them, or
-/// those of --stacks. `flashloom memory` lists them.
+/// A memory workload, such as bfs, runs on designs of CXL-SSD memory instead: those of --stacks, by
+/// default all. `flashloom memory --help` lists the designs.
 #[derive(Args)]
 pub(crate) struct Compare {
     /// Trace, recording, preset with parameters (see `flashloom workloads`), fio job, or plan
     /// (.toml), which names its own stacks
     #[arg(default_value = shipped::RECORDING.name)]
     workload: String,
-    /// Same as the first argument, as `run` takes it
+    /// Workload, given as an option as for `run`
     #[arg(
         long = "workload",
         value_name = "WORKLOAD",
@@ -55,12 +55,14 @@ pub(crate) struct Compare {
         conflicts_with = "all"
     )]
     stacks: Option<Vec<System>>,
-    /// Reading of SkyByte's paper for memory designs: default, paper or artifact
+    /// Parameters of memory designs where SkyByte's paper and artifact differ: default, paper or
+    /// artifact
     #[arg(long)]
     profile: Option<String>,
-    /// Preconditions of the drives: fresh, full or aged [default: full,aged; aged for raw stacks;
-    /// full if a stack has zones]
-    #[arg(long, value_delimiter = ',', value_name = "PAST,…", value_parser = stack::past)]
+    /// Preconditions of the drives: fresh (as manufactured), full (every page written once, in
+    /// order) or aged (overwritten until garbage collection is steady) [default: full,aged; aged
+    /// for raw stacks; full if a stack has zones]
+    #[arg(long, value_delimiter = ',', value_name = "PRECONDITION,…", value_parser = stack::past)]
     preconditions: Option<Vec<Precondition>>,
     #[command(flatten)]
     ranked: Ranked,
@@ -110,7 +112,7 @@ impl FromStr for System {
         if !text.contains('@') {
             let all = designs::all().join(", ");
             return Err(format!(
-                "expected HOST@DRIVE such as raw@block, or a design of memory ({all})"
+                "expected HOST@DRIVE such as raw@block, or a memory design ({all})"
             ));
         }
         let stack = text.parse().map_err(|e: StackError| e.to_string())?;
@@ -129,7 +131,7 @@ impl Compare {
             return self.run_designs(&designs);
         }
         if self.profile.is_some() {
-            let reason = "only designs of memory have readings of a paper";
+            let reason = "expected memory designs in --stacks; storage stacks have no profile";
             return Err(Failure::new(format!("--profile: {reason}")));
         }
         if self.ranked.all {
@@ -188,18 +190,18 @@ impl Compare {
         let drive = stacks.iter().find_map(System::drive);
         match (names.first(), drive) {
             (Some(design), Some(stack)) => Err(Failure::new(format!(
-                "--stacks: {design} is a design of memory and {stack} has a drive; no workload \
+                "--stacks: {design} is a memory design and {stack} is a storage stack; no workload \
                  runs on both"
             ))),
             (None, Some(stack)) if of_memory() => Err(Failure::new(format!(
-                "{} is a program for memory, and {stack} has a drive: expected designs of \
-                 memory ({})",
+                "{} is a memory workload, and {stack} is a storage stack: expected memory designs \
+                 ({})",
                 self.workload(),
                 designs::all().join(", ")
             ))),
             (Some(design), None) if designs::refuse(self.workload()) => Err(Failure::new(format!(
-                "{design} is a design of memory, and {} is for drives: expected a program for \
-                 memory (see flashloom memory --help)",
+                "{design} is a memory design, and {} is a storage workload: expected a memory \
+                 workload (see flashloom memory --help)",
                 self.workload()
             ))),
             (None, _) => Ok(None),
@@ -216,7 +218,8 @@ impl Compare {
         let known = ["--set", "--seed"];
         if let Some((name, _)) = given.find(|(name, given)| *given && !known.contains(name)) {
             return Err(Failure::new(format!(
-                "{name} goes with drives; designs of memory take --profile, --set, --seed, --report, \
+                "{name} applies to storage stacks only; memory designs take --profile, --set, \
+                 --seed, --report, \
                  --label and --db"
             )));
         }
@@ -241,7 +244,7 @@ impl Compare {
     fn rank(&self) -> Result<ExitCode, Failure> {
         let told = self.workload();
         if is_plan(told) {
-            let reason = "a plan says itself what is run; --all does not go with one";
+            let reason = "the plan lists its own stacks; omit --all";
             return Err(Failure::at(Path::new(told), reason));
         }
         let source = Source::new(told, &self.choices)?;
@@ -290,7 +293,7 @@ impl Compare {
             return Ok(());
         };
         let plan = Path::new(self.workload());
-        let reason = format!("a plan says itself what is run; {name} does not go with one");
+        let reason = format!("the plan sets this itself; omit {name}");
         Err(Failure::at(plan, reason))
     }
 
@@ -298,9 +301,14 @@ impl Compare {
     fn write_page(&self, page: &str) -> Result<(), Failure> {
         let path = self.report.as_deref().unwrap_or(Path::new(PAGE));
         match report::file::write(path, page) {
-            Ok(()) => note(&format!("flashloom: the page is in {}", path.display())),
+            Ok(()) => note(&format!(
+                "flashloom: wrote the HTML page {}",
+                path.display()
+            )),
             Err(e) if self.report.is_some() => return Err(Failure::new(e)),
-            Err(e) => note(&format!("flashloom: no page is written: {e}")),
+            Err(e) => note(&format!(
+                "flashloom: the HTML page could not be written: {e}"
+            )),
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use super::failure::Failure;
 use super::output::{self, Shown, note};
 use super::progress::Meter;
 use clap::Args;
-use crash::{Cut, Exploration, Points, Progress};
+use crash::{Cut, Exploration, Fault, Points, Progress};
 use host::HostConfig;
 use report::Style;
 use report::table::facts;
@@ -22,24 +22,25 @@ use units::{Bytes, MIB};
 use vfs::CacheConfig;
 use workload::shipped::Asked;
 
-/// Cut the power of a stack at every event, recover, and check its promises
+/// Test crash consistency: cut the power at events of a run, recover, check the data
 ///
-/// The workload runs once per seed. At each chosen event a copy of the drive loses power, is
-/// powered on, recovered and read. Durable data must be present, all other state must be explained
-/// by the calls, and the checkers of the format must pass. On raw stacks each unit of 4 KiB is
-/// judged: flushed or forced data, or something newer, must be there. One recovery in four is cut
-/// as well. The exit status is 1 if a promise is broken.
+/// The workload runs once per seed. At each chosen event of the simulation, a copy of the drive
+/// loses power, is powered on, recovered and read. Data that a completed fsync or flush made
+/// durable must be present, every other state must be one that the issued calls can produce, and
+/// the checkers of the on-disk format must pass. On raw stacks each unit of 4 KiB must hold its
+/// last flushed or FUA-written contents, or newer ones. The power is cut again during one recovery
+/// in four. The exit status is 1 if a check fails.
 #[derive(Args)]
 pub(crate) struct Crash {
     /// Stack, such as ext4@block (see `flashloom stacks`)
     #[arg(value_name = "STACK")]
     stack: StackName,
-    /// File workload, or block workload on raw stacks; block requests widen to units of 4 KiB. Of a
-    /// corpus such as ace:seq=2 each sequence runs by itself
+    /// File workload, or block workload on raw stacks; block requests widen to units of 4 KiB. Each
+    /// sequence of a corpus such as ace:seq=2 runs by itself
     #[arg(long, default_value = "varmail:files=50,threads=2,ops=500")]
     workload: String,
-    /// Number of events of a run at which power is cut, or all. A run with fewer events is cut at
-    /// each of them and after the last, and the output says so
+    /// Number of events of a run at which the power is cut, or all. In a run with fewer events, the
+    /// power is cut at each event and after the last, and the output says so
     #[arg(long, default_value = "1000", value_parser = points)]
     points: Points,
     /// First seed
@@ -48,11 +49,11 @@ pub(crate) struct Crash {
     /// Number of consecutive seeds to run
     #[arg(long, default_value_t = 1)]
     seeds: u64,
-    /// Repeat one cut, as a failure names it: EVENT or EVENT:EVENT-OF-RECOVERY
+    /// Repeat one power cut from the report of a failure: EVENT or EVENT:EVENT-OF-RECOVERY
     #[arg(long, value_name = "CUT", conflicts_with_all = ["points", "seeds"])]
     at: Option<Cut>,
-    /// Every N-th cut, run the format's own checker and use the recovered file system again; 0 for
-    /// never
+    /// At every N-th cut, run the external checker of the format, such as e2fsck, and write to the
+    /// recovered file system; 0 for never
     #[arg(long, value_name = "N", default_value_t = 50)]
     outside: u64,
     /// Usable capacity [default: 128MiB; 512MiB on zoned drives]
@@ -61,19 +62,20 @@ pub(crate) struct Crash {
     /// Size of the page cache; a small one evicts recent writes
     #[arg(long, default_value = "1GiB")]
     page_cache: Bytes,
-    /// Make the drive acknowledge flushes that it does not perform, to show that the checks can
-    /// fail
+    /// Make the drive acknowledge flushes without performing them, to show that the checks detect
+    /// lost data
     #[arg(long)]
     lie: bool,
-    /// Omit persistent-memory fences (hyfim only), to show that the checks can fail
+    /// Omit persistent-memory fences (hyfim only), to show that the checks detect lost data
     #[arg(long)]
     skip_fences: bool,
-    /// Snapshot the initial tree, which has to stay unchanged (btrfs, btrfs-nocow and hyfim only)
+    /// Take a snapshot before the workload and check that it stays unchanged (btrfs, btrfs-nocow
+    /// and hyfim only)
     #[arg(long)]
     snapshot: bool,
-    /// Set a knob of the drive. It has no power-loss protection unless it has a battery or
-    /// controller.power_loss_protection=true is set
-    #[arg(long, value_name = "KNOB=VALUE")]
+    /// Change a setting of the drive; may be repeated. The drive has no power-loss protection
+    /// unless it has a battery or controller.power_loss_protection=true is set
+    #[arg(long, value_name = "SETTING=VALUE")]
     set: Vec<String>,
     /// Precondition of the drive: fresh, full or aged
     #[arg(long, default_value = "fresh", value_parser = stack::past)]
@@ -87,7 +89,7 @@ fn points(text: &str) -> Result<Points, String> {
         return Ok(Points::All);
     }
     let number = text.parse().ok().filter(|&number| number > 0);
-    let wrong = || format!("expected all or a number of points from 1, found {text:?}");
+    let wrong = || format!("expected all, or a number of points of at least 1, found {text:?}");
     number.map(Points::Some).ok_or_else(wrong)
 }
 
@@ -116,6 +118,8 @@ struct Found {
     points: u64,
     states: usize,
     bound: Option<String>,
+    /// Writes and forces that failed in the runs.
+    failed_calls: u64,
     recoveries_cut: u64,
     outside: u64,
     lost: u64,
@@ -133,6 +137,13 @@ pub(crate) struct Failed {
     pub(crate) fault: String,
     pub(crate) what: String,
     pub(crate) repeat: String,
+}
+
+impl Failed {
+    /// Whether the file system or the drive is at fault, and not the medium.
+    pub(crate) fn breaks_promise(&self) -> bool {
+        self.fault != Fault::Media.to_string()
+    }
 }
 
 impl Crash {
@@ -155,8 +166,8 @@ impl Crash {
             && self.at.is_none()
         {
             note(&format!(
-                "flashloom: {} power cuts are all that there are: {asked} were asked for each run, \
-                 and all runs together have {} events",
+                "flashloom: {} power cuts instead of {asked} for each run: all runs together have \
+                 only {} events",
                 all.points, all.events
             ));
         }
@@ -192,6 +203,13 @@ impl Crash {
         Ok((all, failures))
     }
 
+    /// Checks whether the first run can be made, without making it.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        let asked = asked(&self.workload)?;
+        let checked = stack::crash::check(&self.cuts(&asked, self.seed)?);
+        checked.map_err(|e| Failure::new(asked.named(&e.to_string())))
+    }
+
     fn size(&self) -> Result<Bytes, Failure> {
         if let Some(size) = self.size {
             return Ok(size);
@@ -207,7 +225,8 @@ impl Crash {
         drive.controller.power_loss_protection = drive.front.is_some();
         let outside = |set: &&String| !knobs::are_of_drive(set);
         if let Some(set) = self.set.iter().find(outside) {
-            let reason = "expected a knob of the drive; the host of a cut is always the same";
+            let reason = "expected a setting of the drive; settings of the host cannot be changed \
+                for crash tests";
             return Err(Failure::new(format!("--set {set}: {reason}")));
         }
         let drive = knobs::drive(drive, &self.set).map_err(of_options)?;
@@ -279,6 +298,7 @@ impl Crash {
             points: all.points,
             states: all.states.len(),
             bound: all.bound.map(|bound| bound.to_string()),
+            failed_calls: all.failed_calls,
             recoveries_cut: all.recoveries,
             outside: all.outside,
             lost: all.lost,
@@ -304,7 +324,7 @@ impl Found {
             ("events", count(self.events)),
             ("power cuts", count(self.points)),
             ("recoveries cut", count(self.recoveries_cut)),
-            ("judged outside", count(self.outside)),
+            ("fsck runs", count(self.outside)),
             ("lost", count(self.lost)),
             ("corrupt", count(self.corrupt)),
         ];
@@ -316,12 +336,15 @@ impl Found {
         if self.media > 0 {
             lines.push(("lost by the medium", count(self.media)));
         }
+        if self.failed_calls > 0 {
+            lines.push(("failed calls", count(self.failed_calls)));
+        }
         if let Some(bound) = &self.bound {
             lines.push(("ended early", format!("after {bound}")));
         }
         let mut out = facts(lines, style);
         for (what, cuts) in &self.met {
-            out += &format!("{} cuts met {what}\n", count(*cuts));
+            out += &format!("{} cuts with {what}\n", count(*cuts));
         }
         for failure in &self.failures {
             let Failed {

@@ -72,14 +72,14 @@ impl Run {
     /// Waits until the export of the drive at `path` ends.
     pub(crate) fn wait(&self, mounted: Mounted, path: &Path) -> Result<(), Failure> {
         let busy = || {
-            note("someone still uses the drive: waiting; another signal powers it off at once");
+            note(
+                "the drive is still in use: waiting for its users; send another signal to power \
+                it off at once",
+            );
         };
         match mounted.wait(busy)? {
             End::Unused => Ok(()),
-            End::Forced => Err(Failure::at(
-                path,
-                "the drive was powered off while someone used it",
-            )),
+            End::Forced => Err(Failure::at(path, "the drive was powered off while in use")),
         }
     }
 }

@@ -120,7 +120,10 @@ pub(super) fn answer(runs: &[Outcome], shown: Shown) -> Answer {
         out += &told(run);
     }
     if let Some(base) = runs.iter().find_map(|run| run.versus.as_ref()) {
-        out += &format!("speed-up is over {base}, cheaper than DRAM of the same size\n");
+        out += &format!(
+            "speed-up is relative to {base}; cheaper: price of DRAM of the same size \
+            over the price of the design\n"
+        );
     }
     Ok(out)
 }

@@ -27,13 +27,13 @@ const NUMBERS: [Number; 13] = [
     },
     Number {
         label: "time",
-        help: "from the start of measuring to the end of the last thread",
+        help: "from the start of the measurement to the end of the last thread",
         path: "/time_ns",
         shown: human::time,
     },
     Number {
         label: "speed-up",
-        help: "how many times as fast as the design that others are compared with",
+        help: "speed relative to the reference design",
         path: "/speed_up",
         shown: human::times,
     },
@@ -51,7 +51,7 @@ const NUMBERS: [Number; 13] = [
     },
     Number {
         label: "an access takes",
-        help: "on average, of those that data came for",
+        help: "average over completed accesses",
         path: "/amat/mean_ns",
         shown: human::time,
     },
@@ -63,13 +63,13 @@ const NUMBERS: [Number; 13] = [
     },
     Number {
         label: "flash pages read",
-        help: "for whatever reason",
+        help: "for any cause",
         path: "/flash/read_pages",
         shown: human::count,
     },
     Number {
         label: "flash pages programmed",
-        help: "for whatever reason",
+        help: "for any cause",
         path: "/flash/program_pages",
         shown: human::count,
     },
@@ -87,13 +87,13 @@ const NUMBERS: [Number; 13] = [
     },
     Number {
         label: "cheaper",
-        help: "how many times less it costs than DRAM of the same size",
+        help: "price of DRAM of the same size over the price of this memory",
         path: "/cost/cheaper",
         shown: human::times,
     },
     Number {
         label: "cost-effectiveness",
-        help: "that times the performance beside DRAM alone",
+        help: "price advantage times the performance relative to DRAM alone",
         path: "/cost/cost_effectiveness",
         shown: human::factor,
     },
@@ -185,7 +185,7 @@ fn findings(runs: &[Outcome]) -> Vec<String> {
     let most = parts.iter().max_by(|a, b| a.1.total_cmp(&b.1));
     if let Some((name, share)) = most {
         out.push(format!(
-            "Most of the time of its cores is {name}: {}.",
+            "The largest share of its core time is {name}: {}.",
             percent(*share)
         ));
     }
@@ -194,7 +194,7 @@ fn findings(runs: &[Outcome]) -> Vec<String> {
     let best = best.max_by(|a, b| worth(a).unwrap_or(0.0).total_cmp(&worth(b).unwrap_or(0.0)));
     if let Some((best, by)) = best.and_then(|run| Some((run, worth(&run)?))) {
         out.push(format!(
-            "{} does most for its price: {} of what DRAM alone does.",
+            "{} has the best performance for its price: {} of that of DRAM alone.",
             best.design,
             human::times(by)
         ));
@@ -211,8 +211,8 @@ fn time(runs: &[Outcome]) -> Stacks<'_> {
     Stacks {
         id: "time",
         title: "Time of the program",
-        reading: "From the start of measuring to the end of the last thread. Shorter is better; the \
-                  factor is the speed over that of the design that others are compared with.",
+        reading: "Time from the start of the measurement to the end of the last thread. Shorter is \
+            better; the factor is the speed relative to the reference design.",
         axis: "time",
         kind: Kind::Time,
         parts: vec!["time"],
@@ -224,9 +224,9 @@ fn cores(runs: &[Outcome]) -> Stacks<'_> {
     let bar = |run: &'_ Outcome| PARTS.map(|(_, of)| of(&run.core_time)).to_vec();
     Stacks {
         id: "cores",
-        title: "Where the time of the cores went",
-        reading: "Shares of the time of all cores. What a design saves of waiting for flash, other \
-                  parts have more of: its bar has the same length, and its program less time.",
+        title: "Core time by activity",
+        reading: "Shares of the time of all cores. All bars have the same length: a design that \
+            waits less for flash has larger shares of other activities and a shorter run time.",
         axis: "share of the time of all cores",
         kind: Kind::Share,
         parts: PARTS.map(|part| part.0).to_vec(),
@@ -251,9 +251,9 @@ fn accesses(runs: &[Outcome]) -> Stacks<'_> {
     };
     Stacks {
         id: "accesses",
-        title: "What an access to memory takes",
-        reading: "The average of all accesses that data came for, and what those that each kind of \
-                  memory answered add to it.",
+        title: "Latency of memory accesses",
+        reading: "Average latency of all completed accesses, and the contribution of accesses that \
+            each kind of memory served.",
         axis: "average time",
         kind: Kind::Time,
         parts: vec!["host's DRAM", "drive's DRAM", "flash"],
@@ -273,9 +273,9 @@ fn lines(runs: &[Outcome]) -> Stacks<'_> {
     let note = |run: &Outcome| percent(run.amat.share_without_flash) + " without flash";
     Stacks {
         id: "answered",
-        title: "Who answered accesses to memory",
-        reading: "Misses of the last cache. In vain are those for which a hint was all that came, or \
-                  which were given up before their data came.",
+        title: "Memory accesses by responder",
+        reading: "Misses of the last-level cache. In vain: accesses that returned only a delay \
+            hint, or were abandoned before their data arrived.",
         axis: "accesses",
         kind: Kind::Number,
         parts: vec!["host's DRAM", "drive's DRAM", "flash", "in vain"],
@@ -289,7 +289,7 @@ fn lines(runs: &[Outcome]) -> Stacks<'_> {
 fn read(runs: &[Outcome]) -> Stacks<'_> {
     by_cause(
         ("read", "Flash pages read, by cause"),
-        "Pages that the program waits for, and those that the drive reads for its own ends.",
+        "Pages that the program waits for, and pages that the drive reads internally.",
         runs,
         |run| &run.flash.reads,
     )
@@ -298,7 +298,7 @@ fn read(runs: &[Outcome]) -> Stacks<'_> {
 fn programmed(runs: &[Outcome]) -> Stacks<'_> {
     by_cause(
         ("programmed", "Flash pages programmed, by cause"),
-        "What wears the drive.",
+        "Page programs wear the drive.",
         runs,
         |run| &run.flash.programs,
     )

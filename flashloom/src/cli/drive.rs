@@ -100,7 +100,7 @@ impl Create {
         if self.path.exists() && !self.force {
             return Err(Failure::at(
                 &self.path,
-                "the file is there already; --force replaces it",
+                "the file exists; pass --force to replace it",
             ));
         }
         let mut config = stack::drive::resolve(&self.preset, self.size)?;
@@ -274,7 +274,7 @@ impl Found {
             let (all, used) = (bytes(memory.bytes), bytes(memory.used_bytes));
             (
                 "memory",
-                format!("{all} beside it that last, {used} in use"),
+                format!("{all} of persistent memory, {used} in use"),
             )
         });
         lines.extend(memory);

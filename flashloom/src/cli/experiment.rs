@@ -35,23 +35,24 @@ pub(crate) struct Choices {
     /// [default: the preset of the stack]
     #[arg(long, value_name = "DRIVE")]
     drive: Option<String>,
-    /// Usable capacity, such as 1GiB; the flash scales with it [default: that of the drive; 1408
-    /// MiB for the shipped recording of RocksDB]
+    /// Usable capacity, such as 1GiB; the number of flash blocks scales with it [default: that of
+    /// the drive; 1408 MiB for the shipped recording of RocksDB]
     #[arg(long)]
     size: Option<Bytes>,
-    /// Set a knob of the drive (see `flashloom drives block`), the host or its page cache (see
-    /// `flashloom stacks`)
-    #[arg(long, value_name = "KNOB=VALUE")]
+    /// Change a setting of the drive (see `flashloom drives block`), the host or its page cache
+    /// (see `flashloom stacks`); may be repeated
+    #[arg(long, value_name = "SETTING=VALUE")]
     set: Vec<String>,
-    /// Placement rules for hosts such as shimmer: a file or the name of a shipped set [default:
-    /// those of the stack's switches, or rocksdb]
+    /// Placement rules for hosts such as shimmer: a file or the name of a shipped set [default: the
+    /// set that a switch of the stack names, otherwise rocksdb]
     #[arg(long, value_name = "RULES")]
     rules: Option<String>,
     // Its help is made of the list of formats.
     #[arg(long, help = format!("Format of a trace whose contents are ambiguous: {}", Format::list()))]
     format: Option<Format>,
-    /// On raw stacks, `steady` repeats the workload until two consecutive windows agree in write
-    /// amplification within 2 %, up to 32 windows; a window writes at least the capacity
+    /// End of the run: end (of the workload) or, on raw stacks, steady. `steady` repeats the
+    /// workload until the write amplification of two consecutive windows differs by at most 2 %, up
+    /// to 32 windows; each window writes at least the capacity [default: end]
     #[arg(long, value_name = "STATE")]
     until: Option<Until>,
     /// Seed of all random choices [default: 1]
@@ -80,8 +81,11 @@ fn interval(text: &str) -> Result<Ns, String> {
 pub(super) fn asked(told: &str) -> Result<Asked, Failure> {
     let name = told.split(':').next().unwrap_or_default();
     let elsewhere = match Path::new(name) {
-        _ if designs::are_meant_by(told) => Some("is for memory: flashloom memory runs it"),
-        path if is_plan(name) && path.is_file() => Some("is a plan: flashloom compare runs it"),
+        _ if designs::are_meant_by(told) => Some(
+            "is a memory workload: run it with flashloom \
+            memory",
+        ),
+        path if is_plan(name) && path.is_file() => Some("is a plan: run it with flashloom compare"),
         _ => None,
     };
     match elsewhere {
@@ -220,7 +224,7 @@ impl Choices {
             return Ok(());
         }
         Err(Failure::new(format!(
-            "--rules: expected a stack that places files by rules, such as shimmer@zns or \
+            "--rules: expected a stack that uses placement rules, such as shimmer@zns or \
              ext4+hints@fdp, found {first}"
         )))
     }
@@ -239,7 +243,8 @@ impl Choices {
         source: &Source,
     ) -> Result<Plan, Failure> {
         if let Some(path) = self.drive_file() {
-            let reason = "a drive in a file holds what it holds; only flashloom run takes one";
+            let reason = "expected a drive preset or a TOML file; only flashloom run takes a drive \
+                file";
             return Err(Failure::at(path, reason));
         }
         let plan = self.chosen().plan(stack, past, &source.0);

@@ -67,7 +67,10 @@ pub(crate) fn check_other<'a>(
     };
     let same = |path: &Path| path.canonicalize().is_ok_and(|path| path == whole);
     match read.into_iter().any(same) {
-        true => Err(Failure::at(out, "expected another file than what is read")),
+        true => Err(Failure::at(
+            out,
+            "expected an output file that is not also an input",
+        )),
         false => Ok(()),
     }
 }
@@ -88,7 +91,7 @@ pub(crate) fn open(path: &Path, access: Access) -> Result<DriveFile, Failure> {
 /// Waits until the last server of the drive in the file at `path` has saved it, with a note if that
 /// takes a while.
 pub(crate) fn wait_for_others(path: &Path) -> Result<(), Failure> {
-    let told = || note("the drive is still being written to its file: waiting for that");
+    let told = || note("waiting until the drive is written to its file");
     let free = DriveFile::open_after_others(path, told);
     free.map(drop).map_err(|e| Failure::at(path, e))
 }

@@ -107,17 +107,18 @@ impl Kind {
     fn fit(self, path: &Path, drive: &DriveConfig) -> Result<DriveConfig, Failure> {
         let mut drive = drive.clone();
         if drive.raw.is_none() && matches!(self, Self::HyFim) {
-            let reason = "hyfim needs an open-channel drive, such as one of the preset ocssd";
+            let reason = "hyfim needs an open-channel drive, such as the preset ocssd";
             return Err(Failure::at(path, reason));
         }
         let has_zones = drive.interface == ssd::Interface::Zoned;
         if !has_zones && matches!(self, Self::Persimmon) {
-            let reason = "persimmon needs a drive of zones, such as one of the preset zns";
+            let reason = "persimmon needs a zoned drive, such as the preset zns";
             return Err(Failure::at(path, reason));
         }
         if has_zones && !self.is_f2fs() {
             let reason = format!(
-                "{} writes in place, which the zones of {} do not take",
+                "{} writes in place, which the sequential zones of {} reject; use a drive without \
+                 zones",
                 self.name(),
                 drive.name
             );
@@ -126,8 +127,7 @@ impl Kind {
         let by_blocks = self.is_f2fs() || self.is_btrfs() || matches!(self, Self::Ext4);
         if drive.front.is_none() && !by_blocks {
             let reason = format!(
-                "{} needs a drive that is read and written by bytes, such as one of the preset \
-                 byte",
+                "{} needs a byte-addressable drive, such as the preset byte",
                 self.name()
             );
             return Err(Failure::at(path, reason));
@@ -142,17 +142,20 @@ impl Kind {
         match (hosts::memory(self.name(), &[]), memory) {
             (None, None) => Ok((None, hosts::Memory::Blank)),
             (Some(wants), Some(memory)) => Ok((Some(wants), hosts::Memory::Left(memory))),
-            (Some(_), None) => Err("there is no memory beside the drive: `mkfs` has to make it"),
-            (None, Some(_)) => Err("the mapping of the drive is in the memory beside it, as \
-                                    hyfim has it; another file system has to be made first"),
+            (Some(_), None) => Err(
+                "the drive file has no persistent memory for hyfim; create it \
+                with `flashloom mkfs hyfim`",
+            ),
+            (None, Some(_)) => Err("the drive holds a hyfim file system, with its mapping in \
+                persistent memory; create another file system with `flashloom mkfs` first"),
         }
     }
 }
 
 /// Create a file system on a drive
 ///
-/// All contents of the drive are lost. Formats are Linux', but for nova: an exported image can be
-/// mounted by Linux and checked by the usual tools.
+/// All contents of the drive are lost. Formats are those of Linux, except for nova: Linux can mount
+/// an exported image, and the usual tools can check it.
 #[derive(Args)]
 pub(crate) struct Mkfs {
     /// File system to create
@@ -245,7 +248,9 @@ async fn make(kind: Kind, sim: Sim, port: Attached, options: MkfsOptions) -> Res
             };
             novafs::mkfs(&port, &options).await.map_err(|e| said(&e))
         }
-        Kind::ZoneFs => Err("its files are zones, and have no names to make".to_owned()),
+        Kind::ZoneFs => Err("zonefs has one file for each zone; other files cannot be \
+            created"
+            .to_owned()),
     }
 }
 
@@ -331,7 +336,7 @@ impl Mkfs {
         } else if matches!(self.kind, Kind::ByteFs) {
             options.journal_blocks = None;
         } else if options.journal_blocks.is_none() {
-            let small = "the drive is too small for a journal; expected at least 8 MiB";
+            let small = "the drive is too small for a journal: expected at least 8 MiB";
             return Err(Failure::at(&self.path, small));
         }
         Ok(options)
@@ -386,15 +391,19 @@ impl Made {
         let file = &self.file;
         let filesystem = self.filesystem;
         match self.journal_blocks {
-            0 => format!("{file} holds an empty {filesystem} of {size}\n"),
-            _ => format!("{file} holds an empty {filesystem} of {size}, {journal} of it journal\n"),
+            0 => format!("{file}: created an empty {filesystem} of {size}\n"),
+            _ => format!(
+                "{file}: created an empty {filesystem} of {size} with a journal of \
+                {journal}\n"
+            ),
         }
     }
 }
 
 /// Check a file system on a drive without changing it
 ///
-/// A journal is replayed in memory first if necessary. The exit status is 1 if an error is found.
+/// If the journal needs a replay, it is first replayed in memory. The exit status is 1 if an error
+/// is found.
 #[derive(Args)]
 #[command(override_usage = "flashloom fsck [OPTIONS] [FILESYSTEM] <DRIVE>")]
 pub(crate) struct Fsck {
@@ -493,7 +502,7 @@ impl Checked {
         let mut out = String::new();
         if self.replayed > 0 {
             out += &format!(
-                "{file}: {} transactions were replayed in memory\n",
+                "{file}: replayed {} transactions in memory\n",
                 self.replayed
             );
         }
@@ -503,9 +512,9 @@ impl Checked {
         if self.sound {
             let kind = match self.named {
                 true => String::new(),
-                false => format!(", {}", self.filesystem),
+                false => format!(" ({})", self.filesystem),
             };
-            out += &format!("{file} holds a sound file system{kind}\n");
+            out += &format!("{file}: the file system is clean{kind}\n");
         }
         out
     }

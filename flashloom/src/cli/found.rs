@@ -184,12 +184,15 @@ fn find(bench: &Bench, path: &Path) -> Result<Kind, Failure> {
         [kind] => Ok(kind),
         [] => Err(Failure::at(
             path,
-            "no file system was found by its superblock; name it before the drive if there is one",
+            "no known superblock was found; name the file system before the drive",
         )),
         _ => {
             let names: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
             let names = names.join(" and ");
-            let reason = format!("superblocks of {names} were found; name one before the drive");
+            let reason = format!(
+                "the drive has superblocks of {names}; name one of them before \
+                the drive"
+            );
             Err(Failure::at(path, reason))
         }
     }

@@ -48,14 +48,17 @@ enum What {
 impl Inspect {
     pub(crate) fn run(&self) -> Answer {
         if let (What::Superblock | What::Groups, Some(number)) = (self.what, self.inode) {
-            let reason = format!("expected no number after what is one of a drive, found {number}");
+            let reason = format!(
+                "expected no inode number: this structure exists once on a drive; \
+                found {number}"
+            );
             return Err(Failure::new(reason));
         }
         let bench = Bench::open(&self.path)?;
         let kind = self.kind.on(&bench, &self.path)?;
         let has_trees = matches!(kind, Kind::Btrfs | Kind::BtrfsNocow | Kind::HyFim);
         if !has_trees && !kind.is_ext4() {
-            let reason = format!("what {} has written cannot be printed", kind.name());
+            let reason = format!("inspect does not support the format of {}", kind.name());
             return Err(Failure::new(reason));
         }
         let port = attach(&bench, &self.path, kind)?;
@@ -72,8 +75,11 @@ impl Inspect {
         };
         text.ok_or_else(|| {
             let reason = match self.inode {
-                Some(inode) => format!("there is no inode {inode} of this kind"),
-                None => "the root directory is none of this kind".to_owned(),
+                Some(inode) => format!(
+                    "inode {inode} does not exist or does not have this \
+                    structure"
+                ),
+                None => "the root directory does not have this structure".to_owned(),
             };
             Failure::at(&self.path, reason)
         })

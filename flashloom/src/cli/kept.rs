@@ -203,14 +203,16 @@ impl Kept {
             outcome: outcome.clone(),
         };
         if let Err(error) = report::file::write(&path, &report::to_json(&file)) {
-            note(&format!("flashloom: a run is not kept: {error}"));
+            note(&format!(
+                "flashloom: a finished run could not be stored for reuse: {error}"
+            ));
         }
     }
 }
 
 fn again(path: &Path, why: &str) -> Option<Outcome> {
     let path = path.display();
-    note(&format!("flashloom: {path}: {why}; it is run again"));
+    note(&format!("flashloom: {path}: {why}; repeating the run"));
     None
 }
 

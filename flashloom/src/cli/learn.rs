@@ -23,8 +23,8 @@ use workload::shipped::Asked;
 
 /// Learn placement rules from the file lifetimes of a recorded run
 ///
-/// The answer also shows the clustering of Parakeet's dissertation: DBSCAN over the flags and modes
-/// of opens.
+/// For comparison, the output also shows the clusters that the method of Parakeet's dissertation
+/// finds: DBSCAN over the flags and modes of open calls.
 #[derive(Args)]
 pub(crate) struct Learn {
     /// Recording of file calls, or the name of a shipped one
@@ -33,7 +33,8 @@ pub(crate) struct Learn {
     /// Output file of the rules
     #[arg(short, long, value_name = "RULES")]
     out: PathBuf,
-    /// Maximum number of streams: eight placement handles leave 7
+    /// Maximum number of streams; one of eight placement handles serves files without a rule, which
+    /// leaves 7
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u16).range(1..=255))]
     streams: u16,
     /// Test the rules on this other recording
@@ -42,8 +43,8 @@ pub(crate) struct Learn {
     /// Compare with these rules: a file, or the name of a shipped set
     #[arg(long, value_name = "RULES")]
     against: Vec<String>,
-    /// Reading of the printed binary digits of flags and modes by DBSCAN: `decimal` takes them for
-    /// a decimal number, `integer` for the integer that they print
+    /// Number that DBSCAN makes of flags and modes, which the recording prints in binary digits:
+    /// `decimal` reads the digits as a decimal number, `integer` as a binary one
     #[arg(long, value_name = "READING", default_value = "decimal", value_parser = reading)]
     reading: Reading,
     #[command(flatten)]
@@ -236,7 +237,7 @@ fn load(path: &Path) -> Result<LoadedFiles, Failure> {
 fn unready() -> String {
     let names: Vec<&str> = sets::ALL.iter().map(|(name, _)| *name).collect();
     format!(
-        "expected a file, or rules that come along: {}",
+        "expected a file, or the name of a shipped rule set: {}",
         names.join(", ")
     )
 }
@@ -294,7 +295,7 @@ fn page(found: &Found, style: Style) -> String {
         let factor = found.lifetimes.median_factor;
         rows.push((
             "lifetimes",
-            format!("half are within a factor of {factor:.1}"),
+            format!("median error: a factor of {factor:.1}"),
         ));
     }
     for lost in &found.lost {

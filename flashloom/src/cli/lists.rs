@@ -13,7 +13,7 @@ use stack::knobs;
 use std::collections::BTreeSet;
 use workload::shipped::{self, Shipped};
 
-/// List all stacks, layers and host knobs
+/// List all stacks, layers and host settings
 #[derive(Args)]
 pub(crate) struct Stacks {
     #[command(flatten)]
@@ -46,14 +46,14 @@ impl Stacks {
         self.shown.answer("flashloom.stacks/1", &list, |style| {
             let row = |s: &Named| vec![s.name.to_owned(), s.help.to_owned()];
             let rows: Vec<_> = list.stacks.iter().map(row).collect();
-            let columns = [("stack", Side::Left), ("what it is", Side::Left)];
+            let columns = [("stack", Side::Left), ("description", Side::Left)];
             listing(&columns, &rows, style)
                 + "\nLayers below raw, ext4, btrfs, btrfs-nocow and f2fs, as in ext4+remap@block:\n"
                 + &layers(style)
                 + "\nRun one: flashloom run raw@fdp --workload hotcold\n\
-                   \nKnobs of the host and of the page cache of its file systems, for --set \
-                   and, without\ntheir first word, for the sections [host] and [page_cache] of \
-                   a plan file;\nbytes and nanoseconds, and 256MiB or 5ms are taken as well:\n"
+                   \nSettings of the host and of the page cache of its file systems, for --set and, without\n\
+                   their first word, for the sections [host] and [page_cache] of a plan file.\n\
+                   Sizes are in bytes and times in nanoseconds; 256MiB and 5ms are accepted as well:\n"
                 + &knobs
         })
     }
@@ -64,13 +64,13 @@ fn layers(style: Style) -> String {
     let row = |&(name, help): &(&str, &str)| vec![format!("+{name}"), help.to_owned()];
     let rows: Vec<_> = stack::LAYERS.iter().map(row).collect();
     listing(
-        &[("switch", Side::Left), ("what it does", Side::Left)],
+        &[("switch", Side::Left), ("description", Side::Left)],
         &rows,
         style,
     )
 }
 
-/// List drive presets, or print all knobs of one
+/// List drive presets, or print all settings of one
 #[derive(Args)]
 pub(crate) struct Drives {
     /// Preset to print as a TOML drive description
@@ -80,7 +80,7 @@ pub(crate) struct Drives {
     shown: Shown,
 }
 
-/// Drive preset and its knobs.
+/// Drive preset and its settings.
 #[derive(Serialize)]
 struct DriveEntry {
     name: &'static str,
@@ -114,14 +114,14 @@ impl Drives {
     }
 }
 
-/// Header of a drive file: notation of numbers, and knobs that are not listed.
+/// Header of a drive file: notation of numbers, and settings that are not listed.
 const OF_KNOBS: &str = "\
-# Sizes are bytes and times nanoseconds; 256MiB and 5ms are taken as well. Not shown is what
-# replaces something else or is mostly nothing: flash.timing, flash.endurance,
+# Sizes are in bytes and times in nanoseconds; 256MiB and 5ms are accepted as well. Not listed
+# are settings that replace others or are usually unset: flash.timing, flash.endurance,
 # geometry.spare_words, collection.batch_lines, placement.spare.
 ";
 
-/// The drive file that makes this drive: its preset, and its knobs with their values.
+/// The drive file that makes this drive: its preset, and its settings with their values.
 fn drive_file(drive: &DriveEntry) -> Result<String, toml::ser::Error> {
     let knobs = toml::to_string_pretty(&drive.config)?;
     // A drive takes its name from its file.
@@ -152,12 +152,12 @@ fn drive_table(drives: &[DriveEntry], style: Style) -> String {
         ("flash", Side::Right),
         ("NAND", Side::Left),
         ("handles", Side::Right),
-        ("what it is", Side::Left),
+        ("description", Side::Left),
     ];
     let rows: Vec<_> = drives.iter().map(row).collect();
     listing(&columns, &rows, style)
-        + "\nThe knobs of one, as a drive file to change and pass with --drive: \
-           flashloom drives block > mine.toml\n"
+        + "\nWrite the settings of a preset to a file, edit it and pass it with --drive: flashloom \
+            drives block > mine.toml\n"
 }
 
 /// List workload presets, or print the parameters of one
@@ -263,13 +263,14 @@ fn params<U: Unit>(preset: &Preset<U>) -> Vec<ParamEntry> {
 fn workload_table(workloads: &[WorkloadEntry], style: Style) -> String {
     let row = |w: &WorkloadEntry| vec![w.name.to_owned(), w.help.clone()];
     let rows: Vec<_> = workloads.iter().map(row).collect();
-    let columns = [("workload", Side::Left), ("what it asks for", Side::Left)];
+    let columns = [("workload", Side::Left), ("description", Side::Left)];
     listing(&columns, &rows, style)
-        + "\nThose of files need a file system: flashloom run ext4@block --workload varmail\n\
-           Those in memory run on a memory system: flashloom memory --all --workload bfs\n\
-           Several of files beside each other: flashloom run ext4@block --workload 'db=ycsb-a & log=append'\n\
+        + "\nFile workloads need a file system: flashloom run ext4@block --workload \
+            varmail\nMemory workloads need a memory system: flashloom memory --all --workload \
+            bfs\nSeveral file workloads side by side: flashloom run ext4@block --workload \
+            'db=ycsb-a & log=append'\n\
            Parameters follow a colon: randwrite:bs=16k,ops=100000,depth=8\n\
-           The parameters of one: flashloom workloads randwrite\n"
+           Print the parameters of one: flashloom workloads randwrite\n"
 }
 
 fn workload_page(workload: &WorkloadEntry, style: Style) -> String {
@@ -283,7 +284,7 @@ fn workload_page(workload: &WorkloadEntry, style: Style) -> String {
     let columns = [
         ("parameter", Side::Left),
         ("default", Side::Left),
-        ("what it is", Side::Left),
+        ("description", Side::Left),
         ("a value is", Side::Left),
     ];
     let head = facts([(workload.name, workload.help.clone())], style);

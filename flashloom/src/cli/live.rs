@@ -89,7 +89,8 @@ impl Use {
         };
         let process = std::process::id();
         format!(
-            "a drive that is {shown} loses its power with its process; `kill -9 {process}` cuts it"
+            "the power of a drive that is {shown} ends with its process; to cut it, run `kill -9 \
+             {process}`"
         )
     }
 }
@@ -312,7 +313,8 @@ impl Live {
             Ok(_) => Some(Self(at)),
             Err(error) => {
                 note(&format!(
-                    "{}: {error}; the drive cannot be asked anything",
+                    "{}: {error}; flashloom drive stats, smart, cut and fault cannot reach this \
+                     drive",
                     at.display()
                 ));
                 None
@@ -344,9 +346,11 @@ fn carry_out(ask: &Ask, powered: &Powered, used: &Use) -> Result<serde_json::Val
         Ask::Why => return document(powered.ask(|device| why(device).map_err(|f| f.to_string()))?),
         Ask::Cut => return document(cut(powered, used)),
         _ if matches!(used, Use::Mounted) => {
-            return Err("a mounted file system sees no injected faults; \
-                        `flashloom serve` lets requests of clients fail"
-                .to_owned());
+            return Err(
+                "faults cannot be injected into a mounted drive; serve the drive with \
+                `flashloom serve` instead"
+                    .to_owned(),
+            );
         }
         Ask::Heal => return document(powered.ask(Device::heal)),
         Ask::Unreadable(from, to) => Injected::Unreadable(from..to),
@@ -359,10 +363,12 @@ fn carry_out(ask: &Ask, powered: &Powered, used: &Use) -> Result<serde_json::Val
             if range.end > device.capacity() =>
         {
             let end = Bytes(device.capacity());
-            Err(format!("expected bytes of the drive, which ends at {end}"))
+            Err(format!(
+                "expected a range within the drive, which ends at {end}"
+            ))
         }
         _ if device.inject(fault.clone()) => Ok(()),
-        _ => Err("there are too many faults".to_owned()),
+        _ => Err("the drive has too many faults; remove them with --heal".to_owned()),
     })?;
     document(injected)
 }
@@ -386,9 +392,9 @@ fn cut(powered: &Powered, used: &Use) -> Result<Back, String> {
     powered.ask(Device::cut)?;
     let (reply, back) = channel();
     tell.send(Event::Cut(reply))
-        .map_err(|_| "nobody serves the drive any more")?;
+        .map_err(|_| "the drive is no longer served")?;
     back.recv_timeout(POWER_ON)
-        .map_err(|_| "the drive did not come back")?;
+        .map_err(|_| "the drive did not power on again after the cut")?;
     let off = begun.elapsed().as_nanos();
     Ok(Back {
         off_ns: u64::try_from(off).unwrap_or(u64::MAX),
@@ -400,8 +406,8 @@ fn cut(powered: &Powered, used: &Use) -> Result<Back, String> {
 /// # Errors
 /// If no process serves the drive, or the request is refused.
 pub(crate) fn ask(path: &Path, ask: &Ask) -> Result<serde_json::Value, Failure> {
-    let nobody = "nobody serves the drive or has it mounted; `flashloom serve` and `flashloom \
-                  mount` do";
+    let nobody = "the drive is neither served nor mounted; start `flashloom serve` or `flashloom \
+        mount` first";
     ask_if_served(path, ask)?.ok_or_else(|| Failure::at(path, nobody))
 }
 

@@ -41,6 +41,8 @@ impl Man {
         fs::create_dir_all(&self.dir).map_err(at)?;
         clap_mangen::generate_to(super::declared(), &self.dir).map_err(at)?;
         let dir = self.dir.display();
-        Ok(format!("the pages are in {dir}, from flashloom.1 on\n"))
+        Ok(format!(
+            "wrote the manual pages to {dir}, flashloom.1 first\n"
+        ))
     }
 }

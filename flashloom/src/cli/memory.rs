@@ -17,17 +17,20 @@ use std::process::ExitCode;
 
 /// Run a program on a memory system with a CXL-SSD, such as SkyByte's
 ///
-/// One design prints its time by cause; several are compared with each other, and with base-cssd,
-/// or else the first, as the reference. Designs: base-cssd, skybyte-c, -p, -w, -cp, -wp, -full,
-/// -ct, -wct, astriflash-cxl and dram-only. All share the workload, the flash and all sizes, which
-/// scale with the workload's memory.
+/// For one design, the output breaks its run time down by cause. Several designs are compared with
+/// a reference: base-cssd, or the first design if base-cssd is not among them. Designs: base-cssd,
+/// skybyte-c, -p, -w, -cp, -wp, -full, -ct, -wct, astriflash-cxl and dram-only. All designs run the
+/// same workload on the same flash; the sizes of caches and DRAM scale with the workload's memory.
 ///
-/// Workloads: bfs, bc, radix, srad, ycsb, tpcc and dlrm, each with scale (small, medium, paper) or
-/// footprint, and threads (default 24 for designs that switch threads, 8 for others); durable,
-/// whose log and records stay on the drive; synthetic, by numbers (writes, mpki, lines); and traces
-/// of memory accesses, files or directories joined by +, one per thread, on a machine sized for the
-/// pages they touch or by a scale (t.flm:scale=paper for the full size). `flashloom workloads bfs`
-/// prints the parameters of one, `flashloom workloads TRACE` those of traces.
+/// Programs: bfs, bc, radix, srad, ycsb, tpcc and dlrm, each with the parameters scale (small,
+/// medium, paper) or footprint, and threads (default 24 for designs that switch threads, 8 for
+/// others).
+///
+/// Other workloads: durable, a program whose log and records stay on the drive; synthetic, a random
+/// access stream with given shares (writes, mpki, lines); and traces of memory accesses, files or
+/// directories joined by +, one per thread. For a trace, caches and DRAM are sized by the pages
+/// that it touches, or by the parameter scale (t.flm:scale=paper for the paper's sizes). `flashloom
+/// workloads bfs` prints the parameters of bfs, `flashloom workloads TRACE` those of traces.
 #[derive(Args)]
 pub(crate) struct Memory {
     /// Designs, separated by commas, such as skybyte-full,base-cssd
@@ -43,11 +46,12 @@ pub(crate) struct Memory {
     /// Workload, such as bfs:scale=small,threads=24, or path of a trace of memory accesses
     #[arg(long, value_name = "WORKLOAD")]
     workload: String,
-    /// Reading of the paper: default, paper or artifact
+    /// Parameters where SkyByte's paper and artifact differ: default, paper or artifact
     #[arg(long, default_value = "default")]
     profile: String,
-    /// Set a knob, such as machine.os.switch=1300ns, device.log.bytes=1MiB or precondition=aged
-    #[arg(long = "set", value_name = "KNOB=VALUE")]
+    /// Change a setting, such as machine.os.switch=1300ns, device.log.bytes=1MiB or
+    /// precondition=aged; may be repeated
+    #[arg(long = "set", value_name = "SETTING=VALUE")]
     changes: Vec<String>,
     /// Seed of all random choices
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -97,7 +101,10 @@ impl Memory {
         };
         let page = designs_page::page(runs, &designs::document(runs)?, &command())?;
         report::file::write(path, &page)?;
-        note(&format!("flashloom: the page is in {}", path.display()));
+        note(&format!(
+            "flashloom: wrote the HTML page {}",
+            path.display()
+        ));
         Ok(())
     }
 }

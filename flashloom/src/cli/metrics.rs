@@ -122,7 +122,12 @@ fn text(stats: &Stats) -> String {
     }
     if let Some(late) = &stats.lateness {
         let name = "flashloom_lateness_seconds";
-        out += &head("summary", "lateness_seconds", "How late answers were.");
+        out += &head(
+            "summary",
+            "lateness_seconds",
+            "Delay of completions behind the time of the \
+            model.",
+        );
         for (quantile, ns) in [("0.5", late.median_ns), ("0.99", late.p99_ns)] {
             let _ = writeln!(out, "{name}{{quantile=\"{quantile}\"}} {}", ns as f64 / 1e9);
         }

@@ -58,10 +58,11 @@ use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::process::ExitCode;
 
-/// SSD simulator: run file systems, traces and programs on every interface that flash has.
+/// SSD simulator: run file systems, traces and programs on drives with block, stream, FDP, zoned,
+/// open-channel and byte interfaces.
 ///
-/// Start with `flashloom compare`: it replays a recording of RocksDB on ext4 over three kinds of
-/// SSD, prints a table and writes report.html.
+/// Start with `flashloom compare`: it replays recorded file calls of RocksDB on ext4 over three
+/// kinds of SSD, prints a table and writes report.html.
 #[derive(Parser)]
 #[command(name = "flashloom", version, max_term_width = 100)]
 #[command(disable_help_subcommand = true)]
@@ -159,7 +160,7 @@ impl Command {
 
 /// Parses a count of at least 1.
 fn some(text: &str) -> Result<NonZeroUsize, &'static str> {
-    text.parse().map_err(|_| "expected a number from 1")
+    text.parse().map_err(|_| "expected a number of at least 1")
 }
 
 /// Number of parallel runs: `asked`, or one per core.

@@ -47,7 +47,7 @@ pub(crate) struct Mount {
     pub(super) dir: PathBuf,
     /// Mount options: ro, nosuid, nodev, noexec, noatime, strictatime, nodiratime and their
     /// opposites; for zonefs also explicit-open and errors=remount-ro, zone-ro, zone-offline or
-    /// repair. With ro, f2fs and persimmon write nothing at all, not even recovery
+    /// repair. With ro, f2fs and persimmon write nothing to the drive, not even during recovery
     #[arg(short, long, value_name = "LIST", default_value = "rw")]
     pub(super) options: Words,
     /// Durability of file contents relative to metadata
@@ -113,7 +113,10 @@ pub(super) enum MountError {
     Mount(String),
     #[error(transparent)]
     Io(#[from] io::Error),
-    #[error("the drive came to rest while the file system was mounted")]
+    #[error(
+        "the drive stalled while the file system was mounted: garbage collection has no free \
+        space on the flash"
+    )]
     AtRest,
 }
 
@@ -205,8 +208,8 @@ impl Mount {
     pub(super) fn wait(&self, mounted: Mounted) -> Result<(), Failure> {
         let name = self.path.display();
         self.run.tell(&format!(
-            "the file system on {name} is {}; it is there until that is unmounted or this is \
-             interrupted",
+            "the file system on {name} is {}; it stays mounted until it is unmounted or this \
+             command is interrupted",
             self.dir.display()
         ));
         self.run.wait(mounted, &self.path)

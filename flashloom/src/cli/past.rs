@@ -50,8 +50,8 @@ impl Database {
     fn existing(&self) -> Result<Store, Failure> {
         let path = self.path();
         if !path.exists() {
-            let remedy = "there are no past runs here; flashloom compare makes some, \
-                          and --db names another database";
+            let remedy = "the history is empty; run flashloom compare first, or name another \
+                database with --db";
             return Err(Failure::at(&path, remedy));
         }
         Ok(Store::existing(&path)?)
@@ -64,16 +64,19 @@ impl Database {
         if !is_of_memory(&entry) {
             return Ok(store.get(entry.id)?);
         }
-        let of_memory = format!("run {} is of a design of memory", entry.id);
+        let of_memory = format!("run {} is a run of a memory design", entry.id);
         if which != "latest" {
-            let reason = format!("{of_memory}; why takes runs of stacks");
+            let reason = format!("{of_memory}; flashloom why needs a run of a storage stack");
             return Err(Failure::new(reason));
         }
         let Some(run) = store.latest::<Run>()? else {
-            let reason = format!("expected a run of a stack, found none: the latest {of_memory}");
+            let reason = format!(
+                "expected a run of a storage stack, found none: the latest \
+                {of_memory}"
+            );
             return Err(Failure::at(&self.path(), reason));
         };
-        let shown = format!("run {}, the latest of a stack, is shown", run.id);
+        let shown = format!("showing run {}, the latest of a storage stack", run.id);
         note(&format!("flashloom: the latest {of_memory}; {shown}"));
         Ok(run)
     }
@@ -186,12 +189,12 @@ impl Lasting {
 }
 
 fn not_kept(failure: &Failure) -> String {
-    format!("flashloom: these runs are not kept: {failure}")
+    format!("flashloom: these runs were not added to the history: {failure}")
 }
 
-/// Show which origins caused a run's page programs, and what garbage collection relocated
+/// Break down a run's page programs by cause and by origin of the data
 ///
-/// For a drive file that is being served, show its activity since power-on.
+/// For a drive file that is being served, the output covers its activity since power-on.
 #[derive(Args)]
 pub(crate) struct Why {
     /// Number of a past run (see `flashloom history`), `latest`, or a drive file
@@ -401,7 +404,7 @@ impl Diff {
             _ => {
                 let [a, b] = both.map(|entry| format!("run {} is of {}", entry.id, entry.stack));
                 Err(Failure::new(format!(
-                    "{a} and {b}: expected two runs of stacks, or two of designs of memory"
+                    "{a} and {b}: expected two runs of storage stacks, or two of memory designs"
                 )))
             }
         }
@@ -502,7 +505,7 @@ fn differing(metrics: &BTreeMap<String, Compared>, style: Style) -> String {
     };
     let rows: Vec<_> = metrics.iter().filter(differ).map(row).collect();
     if rows.is_empty() {
-        return "All numbers agree, except for the time that the runs took.\n".to_owned();
+        return "The runs are identical, except for their wall time.\n".to_owned();
     }
     let columns = [
         ("", Side::Left),

@@ -22,8 +22,9 @@ use workload::files::{FileWorkload, Source};
 /// The directory may be on any file system, so that one workload runs on the kernel's file systems
 /// and on simulated ones (see `flashloom run`). Nothing outside the directory is touched.
 ///
-/// On SIGINT, SIGTERM or SIGHUP each thread finishes its call, the answer covers the calls made so
-/// far, and the exit status is 128 plus the signal number. A second signal ends at once.
+/// On SIGINT, SIGTERM or SIGHUP each thread finishes its call, the output covers the calls made so
+/// far, and the exit status is 128 plus the signal number. A second signal ends the process at
+/// once.
 #[derive(Args)]
 pub(crate) struct Play {
     /// File preset with parameters (see `flashloom workloads`), filebench script or recorded trace
@@ -43,7 +44,7 @@ pub(crate) struct Play {
     /// Use the files that --setup-only created with the same workload and seed
     #[arg(long)]
     no_setup: bool,
-    /// Create files in DIR even if it is not empty
+    /// Create files in DIR even if DIR is not empty
     #[arg(long, conflicts_with = "no_setup")]
     force: bool,
     #[command(flatten)]
@@ -69,7 +70,7 @@ impl End {
             if heard.stop.swap(true, Ordering::Relaxed) {
                 std::process::exit(status.into());
             }
-            note("flashloom: stops after the calls under way");
+            note("flashloom: stopping once the current calls have finished");
             true
         })?;
         Ok(end)
@@ -111,7 +112,7 @@ impl Play {
         let mut outcome = play::play(&place, &mut *source, options, &end.stop)?;
         let status = end.status.load(Ordering::Relaxed);
         if status != 0 {
-            let early = "a signal ended it before the workload did".to_owned();
+            let early = "a signal ended the run before the end of the workload".to_owned();
             outcome.notes.push(early);
         }
         let printed = output::emit(&self.played(&outcome)?);
@@ -123,8 +124,8 @@ impl Play {
 
     fn prepare(&self, place: &Place, source: &dyn Source) -> Result<(), Failure> {
         if !self.force && !place.is_empty()? {
-            let reason = "expected an empty directory; --no-setup plays on what --setup-only left, \
-                          and --force goes on beside what is there";
+            let reason = "expected an empty directory; pass --no-setup to use the files of an \
+                earlier --setup-only, or --force to create files next to the existing ones";
             return Err(Failure::at(&self.on, reason));
         }
         Ok(play::prepare(place, source.setup(), source.names())?)
@@ -137,7 +138,7 @@ impl Play {
             entries: source.setup().entries.len(),
         };
         self.shown.answer("flashloom.play.setup/1", &prepared, |_| {
-            format!("{} files and directories are there\n", prepared.entries)
+            format!("created {} files and directories\n", prepared.entries)
         })
     }
 
@@ -161,12 +162,12 @@ fn text(outcome: &Outcome, style: Style) -> String {
         ("time", human::time(outcome.elapsed_ns as f64)),
         ("bytes read", human::bytes(outcome.read_bytes as f64)),
         ("bytes written", human::bytes(outcome.write_bytes as f64)),
-        ("answers otherwise", human::count(outcome.mismatches as f64)),
+        ("other results", human::count(outcome.mismatches as f64)),
     ];
     let mut text = facts(head, style) + "\n" + &kinds(&outcome.calls, style);
     for mismatch in &outcome.first_mismatches {
         text += &format!(
-            "\nthread {}: {} {} answered {}, expected {}",
+            "\nthread {}: {} {} returned {}, expected {}",
             mismatch.thread,
             mismatch.call,
             mismatch.paths.join(" "),

@@ -182,7 +182,7 @@ fn whereabouts(done: &[Option<u64>]) -> String {
     };
     let others = done.iter().flatten().any(|&ops| ops > 0);
     let prepares = match done[last] {
-        Some(0) if others => ", which prepares its drive",
+        Some(0) if others => ", preparing its drive",
         _ => "",
     };
     format!("; run {} of {}{prepares}", last + 1, done.len())
@@ -306,7 +306,7 @@ impl Cases {
 
     /// Notes that the failed case `number` is being shrunk.
     pub(crate) fn shrinks(&self, number: u64) {
-        let told = format!(": case {number} has failed and is made small");
+        let told = format!(": case {number} failed; reducing it");
         self.bar.bar.set_message(told);
     }
 
@@ -411,7 +411,7 @@ mod tests {
         meter.advance(1, 0);
         let said = shown(&meter.bar, 17);
         assert!(
-            said.ends_with("; run 2 of 6, which prepares its drive"),
+            said.ends_with("; run 2 of 6, preparing its drive"),
             "{said}"
         );
     }

@@ -16,17 +16,17 @@ use std::process::ExitCode;
 /// Default number of seeds for a workload with any random choices.
 const SEEDS: u64 = 3;
 
-/// How stacks are ranked.
+/// Options that rank stacks.
 #[derive(Args)]
 pub(crate) struct Ranked {
-    /// Run every stack that can do it, and rank them
+    /// Run every stack that supports the workload, and rank the stacks
     #[arg(long)]
     pub(crate) all: bool,
-    /// What --all ranks by: all (speed, tail and wear together), speed, tail, wear or cost
+    /// Criterion of --all: all (speed, tail and wear together), speed, tail, wear or cost
     #[arg(long, value_name = "WHAT", requires = "all", value_parser = names(), default_value = "all", hide_possible_values = true)]
     by: String,
-    /// Seeds for --all, from that of --seed on, so that it can tell how sure it is
-    /// [default: 3; 1 for what is in a file, such as a recording]
+    /// Number of consecutive seeds that --all runs, from --seed on, to show the spread of each
+    /// result [default: 3; 1 for a workload in a file, such as a recording]
     #[arg(long, value_name = "N", requires = "all", value_parser = clap::value_parser!(u64).range(1..=100))]
     seeds: Option<u64>,
 }
@@ -64,7 +64,12 @@ impl Ranked {
         for entrant in &entrants {
             let past = match pasts {
                 Some(&[past]) => past,
-                Some(_) => return Err(Failure::new("--all takes one past")),
+                Some(_) => {
+                    return Err(Failure::new(
+                        "--all takes one precondition: name it with \
+                    --preconditions",
+                    ));
+                }
                 None => usual_past(&entrant.stack),
             };
             for seed in 0..seeds {

@@ -22,21 +22,22 @@ use std::process::{Command, ExitCode, ExitStatus};
 /// children, on regular files and directories: thread, time, duration and result. When the program
 /// has ended, the log becomes a trace and a summary goes to standard error. The exit status is that
 /// of the program; 128 plus the signal number if a signal ended it; 2 if nothing could be recorded.
-/// SIGTERM and SIGHUP are passed to the program, and the trace is written once it has ended.
+/// SIGTERM and SIGHUP are passed to the program, and the trace is written once the program has
+/// ended.
 ///
 /// The trace covers the working directory and every directory in which the program changed a file.
-/// Files that were only read elsewhere, and system directories (/usr, /etc and the like) without
-/// changes, are left out; the time they took counts as think time. File contents are not recorded.
-/// Files that existed before are in the trace by name, size and kind.
+/// Calls on other files, and on system directories (/usr, /etc and the like) that the program did
+/// not change, are left out; their duration counts as think time. File contents are not recorded.
+/// For each file that existed before, the trace holds name, size and kind.
 ///
-/// Not recorded: statically linked programs and programs that gain rights when they start (sudo),
-/// requests through io_uring and libaio, direct system calls, and calls of children after the
-/// program has ended. Loads and stores through mappings are recorded by page when the range is
-/// written back or unmapped.
+/// Not recorded: statically linked programs, setuid programs such as sudo, requests through
+/// io_uring and libaio, direct system calls, and calls of children after the program has ended.
+/// Loads and stores through mmap are recorded page by page when the range is written back or
+/// unmapped.
 ///
 /// With --memory, the program runs under Valgrind's lackey instead, some hundred times slower, and
-/// the trace holds each load, store and instruction. Threads become one stream; children are not
-/// followed.
+/// the trace holds each load, store and instruction. All threads are recorded as one stream; child
+/// processes are not recorded.
 #[derive(Args)]
 pub(crate) struct Record {
     /// Path of the trace
@@ -48,7 +49,7 @@ pub(crate) struct Record {
     /// Record loads and stores under Valgrind
     #[arg(long, conflicts_with_all = ["under", "all"])]
     memory: bool,
-    /// Keep all calls, also on system files
+    /// Keep all calls, including those on system files
     #[arg(long, conflicts_with = "under")]
     all: bool,
     /// Program and its arguments
@@ -144,7 +145,7 @@ fn told(out: &Path, outcome: &Outcome) {
     let count = |n: u64| human::count(n as f64);
     note(&format!(
         "flashloom: {}: {} calls of {} threads in {} processes on {} paths under {}; read {}, wrote \
-         {}, made durable {} times",
+         {}, synced {} times",
         out.display(),
         count(sum.calls),
         count(sum.threads),

@@ -24,16 +24,18 @@ const MISSED: u8 = 1;
 
 /// Run the papers' experiments and judge each claim by the measured value
 ///
-/// With a paper or figure, print each of its claims. Without one, run all papers and write
-/// report.md, report.html and report.json to a directory that also keeps each run, so that an
-/// interrupted reproduction resumes.
+/// With a paper or figure, print each of its claims. Without one, run the experiments of all papers
+/// and write report.md, report.html and report.json to a directory. The directory also keeps each
+/// finished run, so that an interrupted reproduction resumes.
 ///
-/// A ratio holds if it is within a third of the paper's and shows between half and twice its effect
-/// in the same direction; "similar" allows a tenth, an absolute value a third, and a trend ends at
-/// the bound of its plan. A claim is of another regime if the experiment differs from the paper's by
-/// more than a factor of two in a number that the figure declares. Headline counts cover the primary
-/// set-up of each figure. Claims about parts that are not built, or whose runs fail, are listed with
-/// the reason. The exit status is 1 if a measured claim does not hold.
+/// Verdicts: a ratio holds if it differs from the paper's ratio by at most a third and its effect
+/// (its distance from 1) is between half and twice the paper's, in the same direction. A claim of
+/// similarity holds within a tenth, an absolute value within a third, and a trend if the value is
+/// on the side of the bound that its plan gives. A claim is of another regime if the experiment
+/// differs from the paper's by more than a factor of two in a number that the figure declares.
+/// Headline counts cover the primary set-up of each figure. Claims about parts that are not built,
+/// or whose runs fail, are listed with the reason. The exit status is 1 if a measured claim does
+/// not hold.
 #[derive(Args)]
 pub(crate) struct Reproduce {
     /// Paper or figure, such as bytefs or bytefs/fig6 [default: all papers]
@@ -42,7 +44,7 @@ pub(crate) struct Reproduce {
     /// List papers and figures
     #[arg(long, conflicts_with_all = ["what", "scale", "seed", "jobs", "out", "earlier", "judge", "seeds"])]
     list: bool,
-    /// Scale: small, or paper for the paper's sizes, which take hours
+    /// Scale: small, or paper for the papers' sizes (takes hours)
     #[arg(long, default_value = "small")]
     scale: String,
     /// Seed of all random choices
@@ -51,19 +53,19 @@ pub(crate) struct Reproduce {
     /// Parallel runs [default: one per core]
     #[arg(long, value_name = "N", value_parser = super::some)]
     jobs: Option<NonZeroUsize>,
-    /// Directory of the report and of finished runs, which are reused [default: reproduction for
-    /// all papers, none for one]
+    /// Directory of the report and of finished runs, which a later command reuses [default:
+    /// reproduction for all papers; none for one paper or figure]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Reuse runs of earlier builds as well; the report counts them
+    /// Reuse finished runs of earlier builds as well; the report says how many
     #[arg(long)]
     earlier: bool,
-    /// Run this many seeds from --seed on: each claim gets the spread of its values, and no verdict
-    /// where seeds disagree
+    /// Number of consecutive seeds to run, from --seed on. Each claim then shows the range of its
+    /// values, and no verdict if the seeds disagree
     #[arg(long, value_name = "N", default_value = "1", value_parser = super::some)]
     seeds: NonZeroUsize,
-    /// Run nothing: judge the values of this earlier report.json by the current plans; claims
-    /// without a value are not measured
+    /// Run no experiment: judge the values of this earlier report.json by the current plans. Claims
+    /// without a value count as not measured
     #[arg(long, value_name = "REPORT", conflicts_with_all = ["jobs", "earlier", "seeds"])]
     judge: Option<PathBuf>,
     #[command(flatten)]

@@ -33,9 +33,10 @@ pub(crate) struct Run {
     /// Same as --workload, for a trace file
     #[arg(long, conflicts_with = "workload", value_name = "FILE")]
     trace: Option<String>,
-    /// Precondition of the drive: fresh, full or aged [default: aged for raw stacks; full for file
-    /// systems and zones; fresh if the host holds the mapping]
-    #[arg(long, value_name = "PAST", value_parser = stack::past)]
+    /// Precondition of the drive: fresh (as manufactured), full (every page written once, in order)
+    /// or aged (overwritten until garbage collection is steady) [default: aged for raw stacks; full
+    /// for file systems and zones; fresh for open-channel drives]
+    #[arg(long, value_name = "PRECONDITION", value_parser = stack::past)]
     precondition: Option<Precondition>,
     #[command(flatten)]
     choices: Choices,
@@ -67,7 +68,8 @@ impl Run {
             None if self.save => {
                 let named = self.choices.drive_name();
                 return Err(Failure::new(format!(
-                    "--save: expected a drive file (see flashloom drive create) after --drive, found {named:?}"
+                    "--save: expected --drive to name a drive file (see flashloom drive create), \
+                     found {named:?}"
                 )));
             }
             None => self.on_new(source, page.as_mut())?,
@@ -87,7 +89,10 @@ impl Run {
             return Ok(());
         };
         report::file::write(path, &page::run(run, &command()))?;
-        note(&format!("flashloom: the page is in {}", path.display()));
+        note(&format!(
+            "flashloom: wrote the HTML page {}",
+            path.display()
+        ));
         Ok(())
     }
 
@@ -130,12 +135,12 @@ impl Run {
         page: Option<&mut Page>,
     ) -> Result<(Experiment, Record), Failure> {
         if self.precondition.is_some() {
-            let reason = "a drive in a file has its own past; --precondition does not go with one";
+            let reason = "a drive file keeps its current contents; omit --precondition";
             return Err(Failure::at(path, reason));
         }
         if let Some(option) = self.choices.shape_given() {
             let reason =
-                format!("a drive in a file is as it was made; {option} does not go with one");
+                format!("a drive file keeps the model that it was created with; omit {option}");
             return Err(Failure::at(path, reason));
         }
         let access = if self.save {
@@ -146,8 +151,8 @@ impl Run {
         let mut file = file::open(path, access)?;
         let opened = file::load(path, &file)?;
         if opened.memory.is_some() {
-            let reason = "the mapping of the drive is in the memory beside it, of which a run \
-                          knows nothing; `mkfs` of another file system takes it away";
+            let reason = "the drive file holds a hyfim mapping in persistent memory, which \
+                flashloom run does not read; `flashloom mkfs` of another file system removes it";
             return Err(Failure::at(path, reason));
         }
         let plan = self.choices.plan_on(&self.stack, opened.config, &source)?;

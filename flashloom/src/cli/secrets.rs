@@ -27,11 +27,19 @@ fn parse(text: &str) -> Result<BTreeMap<String, Secrets>, (usize, String)> {
         }
         let (host, secrets) = host(&words).map_err(|why| (number, why))?;
         if hosts.insert(host, secrets).is_some() {
-            return Err((number, "the host was named before".to_owned()));
+            return Err((
+                number,
+                "the host appears on an earlier line as well; keep one of the \
+                lines"
+                    .to_owned(),
+            ));
         }
     }
     match hosts.is_empty() {
-        true => Err((1, "expected the name of a host and its secret".to_owned())),
+        true => Err((
+            1,
+            "expected the qualified name of a host and its secret".to_owned(),
+        )),
         false => Ok(hosts),
     }
 }
@@ -42,8 +50,8 @@ fn host(words: &[&str]) -> Result<(String, Secrets), String> {
         [name, host, drive] => (name, host, Some(drive)),
         _ => {
             return Err(format!(
-                "expected the name of a host, its secret and perhaps that of the drive, found {} \
-                 words",
+                "expected the qualified name of a host, its secret and optionally the drive's \
+                 secret, found {} words",
                 words.len()
             ));
         }

@@ -23,25 +23,25 @@ use units::Bytes;
 
 /// Serve an emulated drive to real clients: NVMe/TCP, NBD, vhost-user, vfio-user or a file
 ///
-/// --file exposes the drive as the file `drive` in a directory; a loop device over it (losetup
-/// --direct-io=on -b 4096) takes any file system of the kernel.
+/// --file exposes the drive as the file `drive` in a directory. A loop device over this file
+/// (losetup --direct-io=on -b 4096) can hold any file system of the kernel.
 ///
-/// --nvme-tcp serves it as an NVMe drive to other computers or virtual machines: nvme connect -t
-/// tcp -a HOST -s PORT -n NQN. Every host that reaches the address may connect, unless --allow
-/// lists hosts or --secrets requires authentication (nvme connect --dhchap-secret SECRET). Traffic
-/// is not encrypted.
+/// --nvme-tcp serves the drive to other computers or virtual machines: nvme connect -t tcp -a HOST
+/// -s PORT -n NQN. Every host that reaches the address may connect, unless --allow lists hosts or
+/// --secrets requires authentication (nvme connect --dhchap-secret SECRET). Traffic is not
+/// encrypted.
 ///
-/// --nbd serves network block device clients at unix:PATH or HOST:PORT and may be repeated;
-/// --nbd-tls requires TLS. --vhost-user serves a virtual machine as vhost-user-blk.
+/// --nbd serves clients of the network block device protocol at unix:PATH or HOST:PORT and may be
+/// repeated; --nbd-tls requires TLS. --vhost-user serves a virtual machine as vhost-user-blk.
 ///
-/// --vfio-user makes it a PCIe NVMe drive of a virtual machine (QEMU 10.1 or later) with shared
-/// memory (memory-backend-memfd, share=on): -device
+/// --vfio-user attaches the drive to a virtual machine as a PCIe NVMe device (QEMU 10.1 or later)
+/// with shared memory (memory-backend-memfd, share=on): -device
 /// '{"driver":"vfio-user-pci","socket":{"type":"unix","path":"SOCKET"}}'.
 ///
-/// Several fronts may serve one drive at the same time.
+/// Several of these options may serve one drive at the same time.
 ///
 /// While a drive is served, `flashloom drive stats|smart|cut|fault DRIVE` and `flashloom why DRIVE`
-/// talk to it.
+/// query or control the running server.
 #[derive(Args)]
 #[command(group(ArgGroup::new("front").required(true).multiple(true)))]
 pub(crate) struct Serve {
@@ -84,7 +84,7 @@ pub(crate) struct Serve {
     /// Accept only hosts with these qualified names
     #[arg(long, value_name = "NQN", requires = "nvme_tcp")]
     allow: Vec<String>,
-    /// Accept only hosts of this file, after DH-HMAC-CHAP authentication
+    /// Accept only hosts that this file lists, after DH-HMAC-CHAP authentication
     ///
     /// Each line holds a host's qualified name, its secret (DHHC-1:…, as made by nvme
     /// gen-dhchap-key) and, for mutual authentication, the drive's secret (nvme connect
@@ -179,9 +179,9 @@ impl Serve {
         let named = allowed != Allowed::Anyone && !tls.as_ref().is_some_and(nbd::Tls::asks);
         if let (true, Some(open)) = (named, self.nbd.iter().find(|a| is_open(a))) {
             return Err(Failure::new(format!(
-                "{open}: --allow and --secrets name hosts of NVMe/TCP, and who comes by NBD has \
-                 no name; expected an address of this computer, a unix socket, or --nbd-tls with \
-                 a ca-cert.pem"
+                "{open}: --allow and --secrets do not restrict NBD clients, which have no \
+                 qualified name; expected an address of this computer, a unix socket, or --nbd-tls \
+                 with a ca-cert.pem"
             )));
         }
         let powered = Powered::default();
@@ -393,7 +393,7 @@ impl Serve {
             format!("{} is unmounted or ", dir.display())
         });
         format!(
-            "{} ({}) is {}; it is served until {until}this is interrupted",
+            "{} ({}) is {}; it is served until {until}this command is interrupted",
             self.path.display(),
             Bytes(size),
             places.join(" and ")

@@ -16,26 +16,27 @@ use std::process::{Command, ExitCode};
 
 /// Run a program with its files placed in zones or with lifetime hints
 ///
-/// A preloaded library answers the unmodified program's calls on files that the rules name. With
-/// --zones, the contents of such a file go to zones, and an ordinary file of the same name
-/// represents it, so that directories, names and permissions work as before. A write that a zone
-/// cannot take, such as an overwrite, moves the file to the ordinary file system. Without --zones,
-/// files get the kernel's lifetime hints (F_SET_RW_HINT). Files that no rule names are left alone.
-/// The exit status is that of the program; 128 plus the signal number if a signal ended it.
+/// The program runs unmodified: a preloaded library handles its calls on files whose paths match
+/// the rules. With --zones, the contents of such a file are written to zones, and a placeholder
+/// file of the same name keeps its directory entry and permissions. A write that a zone cannot
+/// take, such as an overwrite, moves the file to the ordinary file system. Without --zones,
+/// matching files get the kernel's lifetime hints (F_SET_RW_HINT). Files that match no rule are
+/// left alone. The exit status is that of the program; 128 plus the signal number if a signal ended
+/// it.
 ///
 /// One daemon manages the zones for all programs that use them. It is started on demand, restarted
-/// if it dies, and exits with its last client. Forced data survive a kill of the program, the
-/// daemon or the drive; unforced writes survive a kill of the program. When the daemon is killed,
-/// calls wait up to 5 s for its successor. A file with unforced writes then answers EIO until every
-/// process has closed it, since its end is lost. fallocate on a placed file succeeds and changes
-/// nothing, not even the length.
+/// if it dies, and exits with its last client. Data synced by fsync or fdatasync survive if the
+/// program, the daemon or the drive is killed; unsynced writes survive only a kill of the program.
+/// After the daemon is killed, calls wait up to 5 s for its successor. Calls on a file whose last
+/// writes were unsynced then fail with EIO until every process has closed the file, because these
+/// writes are lost. fallocate on a placed file succeeds without any effect, even on the length.
 ///
-/// A program without the library, and `cp -a`, read a sentence and zeros in place of a placed
-/// file's contents; under the library such a copy answers EIO. `shim view` shows the contents. The
-/// length of a placed file is visible to others once the file is closed or forced, or its last
-/// process has ended. Programs that are statically linked, written in Go, or gain rights when they
-/// start bypass the library, as do calls before main. Placed files stay placed under other rules:
-/// rules choose the place of new files only.
+/// A program without the library reads a short notice followed by zeros in place of a placed file's
+/// contents, and so does `cp -a`; under the library, reading such a copy fails with EIO. `shim
+/// view` shows the contents. Other programs see the current length of a placed file once the file
+/// is closed or synced, or its last process has ended. Statically linked programs, Go programs,
+/// setuid programs and calls before main bypass the library. Rules choose the place of new files
+/// only: a placed file stays placed under other rules.
 ///
 /// SIGTERM and SIGHUP are passed to the program; `shim` exits as the program does.
 #[derive(Args)]
@@ -65,8 +66,8 @@ enum Part {
 
 /// Run the daemon that manages the zones
 ///
-/// Programs under `flashloom shim` find this daemon, or start one. Stop a daemon started by hand
-/// only while no program uses it: unforced writes would be lost.
+/// Programs under `flashloom shim` use this daemon, or start one if none runs. Stop a daemon that
+/// was started by hand only while no program uses it: otherwise unsynced writes are lost.
 #[derive(Args)]
 struct Serve {
     /// Mounted zonefs, or a directory that emulates one
@@ -108,7 +109,11 @@ fn keep(zones: &Path) -> Result<Keeper, Failure> {
 /// The absolute path of a folder of zones.
 fn folder(zones: &Path) -> Result<PathBuf, Failure> {
     if !zones.join("seq").is_dir() {
-        return Err(Failure::at(zones, "it has no folder `seq` of zones"));
+        return Err(Failure::at(
+            zones,
+            "expected a mounted zonefs or a directory that emulates one: \
+            the folder `seq` is missing",
+        ));
     }
     zones.canonicalize().map_err(|e| Failure::at(zones, e))
 }
@@ -198,8 +203,11 @@ impl Shown {
         let show = Show::FileSystem(&name, options);
         let files = TreeFs::new(Files(View::new(&zones)));
         let mounted = fuse::mount(files, &self.dir, show, signals).map_err(Failure::new)?;
-        note(&format!("placed files are shown in {}", self.dir.display()));
-        mounted.wait(|| note("someone still reads: waiting"))?;
+        note(&format!(
+            "the placed files are mounted at {}",
+            self.dir.display()
+        ));
+        mounted.wait(|| note("a program still has files open: waiting until it closes them"))?;
         Ok(ExitCode::SUCCESS)
     }
 }

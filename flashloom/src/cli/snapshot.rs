@@ -18,7 +18,8 @@ use vfs::Body;
 /// Take or drop a Btrfs snapshot on an unmounted drive
 ///
 /// The snapshot is a directory in the root directory with the current state of all files. Later
-/// changes to the files do not change the snapshot, nor the reverse.
+/// changes to the files do not change the snapshot, and changes to the snapshot do not change the
+/// files.
 #[derive(Args)]
 pub(crate) struct Snapshot {
     /// Drive file, as `flashloom drive create` makes it
@@ -65,8 +66,8 @@ impl Snapshot {
             dropped: self.drop,
         };
         let text = |done: &Done| match done.dropped {
-            true => format!("{} has no snapshot {} any more\n", done.file, done.name),
-            false => format!("{} has the snapshot {}\n", done.file, done.name),
+            true => format!("{}: dropped the snapshot {}\n", done.file, done.name),
+            false => format!("{}: took the snapshot {}\n", done.file, done.name),
         };
         self.shown
             .answer("flashloom.snapshot/1", &done, |_| text(&done))

@@ -27,13 +27,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Number of cases between two checks of the number of cuts.
 const BATCH: u64 = 16;
+/// Draws of one case: a reason that holds for all of them, such as a full disk, must not make the
+/// command draw for ever.
+const DRAWS: u64 = 64;
 
 /// Cut the power of random stacks under random workloads until interrupted
 ///
-/// Each case is a function of the seed and its number: a stack with switches, a workload with
-/// parameters, a drive with knobs, flash failures and a precondition. It is cut and judged as by
-/// `flashloom crash`. A failing case is reduced and printed as a command that repeats it. The exit
-/// status is 1 if a promise is broken.
+/// Each case is drawn from the seed and the number of the case: a stack with switches, a workload
+/// with parameters, a drive with settings, flash failures and a precondition. A case that cannot
+/// run is drawn again. It is tested as by `flashloom crash`. A failing case is reduced and printed
+/// as a command that repeats the failure. The exit status is 1 if a check fails.
 #[derive(Args)]
 pub(crate) struct Soak {
     /// Seed of the cases
@@ -45,7 +48,7 @@ pub(crate) struct Soak {
     /// Stop after this many power cuts [default: never]
     #[arg(long, value_name = "N")]
     cuts: Option<u64>,
-    /// Number of events of each case at which power is cut
+    /// Number of events of each case at which the power is cut
     #[arg(long, default_value_t = 100, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     points: u64,
     /// Run external checkers at every N-th cut; 0 for never
@@ -72,6 +75,13 @@ enum Tried {
     Stopped(Exploration, Vec<Failed>),
     /// Refused by the stack, with the reason.
     Refused(String),
+}
+
+/// A case that was tried, and the reasons for which earlier draws of it cannot run.
+struct Drawn {
+    case: Case,
+    tried: Tried,
+    dropped: Vec<String>,
 }
 
 /// Progress display and stop flag of the soak.
@@ -107,12 +117,18 @@ struct Covered {
     outside: u64,
     lost: u64,
     corrupt: u64,
+    /// Judgements whose findings the medium explains.
+    media: u64,
+    /// Cases of which a run ended at a bound.
+    bounded: u64,
     /// Power cuts by feature of their case.
     features: BTreeMap<String, u64>,
     /// Power cuts by drive activity at the cut.
     met: BTreeMap<&'static str, u64>,
-    /// Refused cases by reason.
+    /// Cases that were not run to their end, by reason.
     refused: BTreeMap<String, u64>,
+    /// Draws that cannot run and were replaced, by reason.
+    redrawn: BTreeMap<String, u64>,
     failures: Vec<Shrunk>,
 }
 
@@ -140,7 +156,7 @@ impl Soak {
             if told.swap(true, Ordering::Relaxed) {
                 std::process::exit(Signals::status(signal).into());
             }
-            note("flashloom: stops after the cuts under way");
+            note("flashloom: stopping once the current power cuts are checked");
             true
         });
         heard.map_err(|e| Failure::new(format!("signals: {e}")))?;
@@ -167,16 +183,14 @@ impl Soak {
         let is_enough = |covered: &Covered| self.cuts.is_some_and(|cuts| covered.points >= cuts);
         while !watch.is_over() && !is_enough(&covered) {
             let first = covered.next;
-            let case = |index: usize| Case::draw(Seed(self.seed).child(first + index as u64));
             let work = |index: usize| {
-                let tried = self.attempt(&case(index), &watch, &|| watch.bar.cut());
-                watch.tell(&tried);
-                tried
+                let drawn = self.try_case(first + index as u64, &watch);
+                watch.tell(&drawn.tried);
+                drawn
             };
             let batch = pool::each(BATCH as usize, super::jobs(self.jobs), &work);
-            for (index, tried) in batch.into_iter().enumerate() {
-                let number = first + index as u64;
-                self.take(&mut covered, (number, &case(index)), tried, &watch);
+            for (number, drawn) in (first..).zip(batch) {
+                self.take(&mut covered, number, drawn, &watch);
             }
         }
         watch.bar.finish();
@@ -191,13 +205,15 @@ impl Soak {
     }
 
     /// Counts a case, and shrinks it if it failed.
-    fn take(
-        &self,
-        covered: &mut Covered,
-        (number, case): (u64, &Case),
-        tried: Tried,
-        watch: &Watch,
-    ) {
+    fn take(&self, covered: &mut Covered, number: u64, drawn: Drawn, watch: &Watch) {
+        let Drawn {
+            case,
+            tried,
+            dropped,
+        } = drawn;
+        for reason in dropped {
+            *covered.redrawn.entry(reason).or_default() += 1;
+        }
         // Cases after an unfinished one may be finished.
         if !matches!(tried, Tried::Stopped(..)) && covered.next == number {
             covered.next += 1;
@@ -207,10 +223,10 @@ impl Soak {
             Tried::Refused(reason) => *covered.refused.entry(reason).or_default() += 1,
             Tried::Stopped(found, _) if found.points == 0 => {}
             Tried::Explored(found, failures) | Tried::Stopped(found, failures) => {
-                covered.count(case, &found);
+                covered.count(&case, &found);
                 if let Some(first) = failures.into_iter().next() {
                     watch.bar.shrinks(number);
-                    let failure = self.smallest(number, case, first, watch);
+                    let failure = self.smallest(number, &case, first, watch);
                     note(&format!("flashloom: case {number}: {}", failure.repeat));
                     covered.failures.push(failure);
                 }
@@ -226,13 +242,44 @@ impl Soak {
         words
     }
 
+    /// Runs the first draw of case `number` that can run.
+    fn try_case(&self, number: u64, watch: &Watch) -> Drawn {
+        let seed = Seed(self.seed).child(number);
+        let mut dropped = Vec::new();
+        for draw in 0..DRAWS {
+            let case = Case::draw_again(seed, draw);
+            let checked = match watch.is_over() {
+                true => Ok(()),
+                false => self.line(&case).and_then(|line| line.crash.check()),
+            };
+            let Err(reason) = checked else {
+                let tried = self.attempt(&case, watch, &|| watch.bar.cut());
+                return Drawn {
+                    case,
+                    tried,
+                    dropped,
+                };
+            };
+            dropped.push(reason.to_string());
+        }
+        Drawn {
+            case: Case::draw(seed),
+            tried: Tried::Refused(format!("none of {DRAWS} draws can run")),
+            dropped,
+        }
+    }
+
+    /// The command line of `case`, parsed and validated like any other.
+    fn line(&self, case: &Case) -> Result<Line, Failure> {
+        let words = [String::new()].into_iter().chain(self.words(case));
+        Line::try_parse_from(words).map_err(|e| Failure::usage(&e))
+    }
+
     /// Runs `case`; calls `heard` at each cut.
     fn attempt(&self, case: &Case, watch: &Watch, heard: &dyn Fn()) -> Tried {
         if watch.is_over() {
             return Tried::Stopped(Exploration::default(), Vec::new());
         }
-        let words = [String::new()].into_iter().chain(self.words(case));
-        let line = Line::try_parse_from(words).map_err(|e| Failure::usage(&e));
         let mut is_stopped = false;
         let mut tell = |_, _| {
             heard();
@@ -242,7 +289,13 @@ impl Soak {
                 false => ControlFlow::Continue(()),
             }
         };
+        let line = self.line(case);
         let explored = line.and_then(|line| line.crash.explore(&mut tell));
+        // A loss of the medium breaks no promise.
+        let explored = explored.map(|(found, mut failures)| {
+            failures.retain(Failed::breaks_promise);
+            (found, failures)
+        });
         match explored {
             Ok((found, failures)) if is_stopped => Tried::Stopped(found, failures),
             Ok((found, failures)) => Tried::Explored(found, failures),
@@ -284,6 +337,8 @@ impl Covered {
         self.outside += found.outside;
         self.lost += found.lost;
         self.corrupt += found.corrupt;
+        self.media += found.media;
+        self.bounded += u64::from(found.bound.is_some());
         for feature in case.features() {
             *self.features.entry(feature).or_default() += found.points;
         }
@@ -299,16 +354,18 @@ impl Covered {
             ("cases", format!("{} to {}", self.from, self.next)),
             ("power cuts", number(self.points)),
             ("recoveries cut", number(self.recoveries_cut)),
-            ("judged outside", number(self.outside)),
+            ("fsck runs", number(self.outside)),
             ("lost", number(self.lost)),
             ("corrupt", number(self.corrupt)),
+            ("lost by the medium", number(self.media)),
+            ("ended early", number(self.bounded)),
         ];
         let mut out = facts(lines, style);
         let columns = [("cuts", Side::Right), ("of", Side::Left)];
         let met = self
             .met
             .iter()
-            .map(|(what, cuts)| (format!("met {what}"), cuts));
+            .map(|(what, cuts)| (format!("with {what}"), cuts));
         let features = self
             .features
             .iter()
@@ -317,6 +374,12 @@ impl Covered {
         let rows: Vec<_> = features.chain(met).map(row).collect();
         out.push('\n');
         out += &listing(&columns, &rows, style);
+        for (reason, draws) in &self.redrawn {
+            out += &format!(
+                "\n{} draws cannot run, and were replaced: {reason}\n",
+                number(*draws)
+            );
+        }
         for (reason, cases) in &self.refused {
             out += &format!("\n{} cases could not be run: {reason}\n", number(*cases));
         }
@@ -369,18 +432,20 @@ mod tests {
             points: 1,
             ..Exploration::default()
         };
+        let drawn = |tried| Drawn {
+            case: case.clone(),
+            tried,
+            dropped: vec!["it does not fit".to_owned()],
+        };
+        let stopped = Tried::Stopped(found.clone(), Vec::new());
+        soak.take(&mut covered, 0, drawn(stopped), &watch);
         soak.take(
             &mut covered,
-            (0, &case),
-            Tried::Stopped(found.clone(), Vec::new()),
+            1,
+            drawn(Tried::Explored(found, Vec::new())),
             &watch,
         );
-        soak.take(
-            &mut covered,
-            (1, &case),
-            Tried::Explored(found, Vec::new()),
-            &watch,
-        );
+        assert_eq!(covered.redrawn["it does not fit"], 2);
         assert_eq!((covered.points, covered.cases, covered.next), (2, 0, 0));
     }
 

@@ -28,9 +28,10 @@ impl Stats {
 
 /// Cut the power of a served drive and restore it
 ///
-/// Durable data survive; data in flight are old or new. Clients lose their connections, as if the
-/// server had been killed, and may reconnect. A mounted drive, or one exposed as a file, loses
-/// power only with its process: the command to kill it is printed.
+/// Durable data survive; each block of an unfinished write has its old or its new contents. Clients
+/// lose their connections, as if the server had been killed, and may reconnect. A drive that is
+/// mounted or exposed as a file loses its power only if its process is killed; the command then
+/// prints how to do this.
 #[derive(Args)]
 pub(crate) struct Cut {
     #[command(flatten)]
@@ -49,8 +50,8 @@ impl Cut {
 
 /// Inject request failures into a served drive
 ///
-/// Faults overlay the drive's contents without changing them. They apply to all clients and fronts,
-/// and end with --heal, a power cut or the server.
+/// Faults overlay the drive's contents without changing them. They apply to all clients and last
+/// until --heal, a power cut or the end of the server.
 #[derive(Args)]
 #[command(group(ArgGroup::new("fault").required(true)))]
 pub(crate) struct Fault {

@@ -84,7 +84,8 @@ impl Input {
     /// The block requests of the trace.
     fn open(&self) -> Result<Trace, Failure> {
         if self.holds_accesses() {
-            let reason = "it holds memory accesses, which flashloom trace info sums up";
+            let reason = "a trace of memory accesses has no requests to print; see flashloom trace \
+                info";
             return Err(Failure::at(&self.path, reason));
         }
         let options = Options {
@@ -176,7 +177,7 @@ fn overview(found: &Facts) -> Vec<(&'static str, String)> {
             "writes",
             moved(s.writes, s.write_bytes, s.sequential_writes),
         ),
-        ("forced writes", human::count(s.fua_writes as f64)),
+        ("FUA writes", human::count(s.fua_writes as f64)),
         ("trims", counted(s.trims, s.trim_bytes)),
         ("flushes", human::count(s.flushes as f64)),
     ];
@@ -307,7 +308,7 @@ fn line(request: &Request, labels: &Labels) -> Line {
 
 fn head_table(lines: &Lines, style: Style) -> String {
     let row = |line: &Line| {
-        let forced = if line.fua { ", forced" } else { "" };
+        let forced = if line.fua { ", FUA" } else { "" };
         vec![
             Ns(line.at_ns).to_string(),
             format!("{}{forced}", line.op),
@@ -396,7 +397,7 @@ impl Convert {
         let to = self.to.name();
         Failure::at(
             &self.input.path,
-            format!("it holds {holds}, and cannot be written as {to}"),
+            format!("the trace holds {holds}; it cannot be converted to {to}"),
         )
     }
 
@@ -431,7 +432,7 @@ fn told(done: &Converted) -> String {
     if done.left_out > 0 {
         let left_out = human::count(done.left_out as f64);
         out += &format!(
-            "{left_out} requests were left out: {} has no form for them\n",
+            "{left_out} requests were left out: the format {} cannot represent them\n",
             done.to
         );
     }

@@ -264,7 +264,8 @@ impl Page {
         self.show(Some(report))?;
         let place = &self.place;
         note(&format!(
-            "flashloom: the run is done; its page stays at {place} until this is interrupted"
+            "flashloom: the run has ended; its page stays at {place} until this command is \
+             interrupted"
         ));
         Ok(self.told.recv()?)
     }

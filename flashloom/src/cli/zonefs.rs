@@ -88,7 +88,7 @@ impl Made {
                 format!("{conventional} conventional and {sequential} sequential files")
             }
         };
-        format!("{file} holds an empty zonefs of {size} in {files}\n")
+        format!("{file}: created an empty zonefs of {size} with {files}\n")
     }
 }
 
@@ -98,7 +98,7 @@ fn attach(bench: &Bench) -> Result<ZonedDevice, Failure> {
     ZonedDevice::new(&device).ok_or_else(|| Failure::new(NOT_ZONED))
 }
 
-const NOT_ZONED: &str = "zonefs needs a drive of zones, such as one of the preset zns";
+const NOT_ZONED: &str = "zonefs needs a zoned drive, such as the preset zns";
 
 /// Makes zonefs on the drive, whose file is `path`.
 pub(super) fn make(bench: &Bench, path: &Path, superblock: Superblock) -> Result<Made, Failure> {

@@ -74,7 +74,7 @@ impl Show {
         let bench = Bench::open(&self.of.path)?;
         let Some(zones) = bench.drive.zones() else {
             let interface = bench.config.interface;
-            let reason = format!("expected a zoned drive, found one of blocks ({interface:?})");
+            let reason = format!("expected a zoned drive, found one without zones ({interface:?})");
             return Err(Failure::at(&self.of.path, reason));
         };
         let list = all(zones).map(|zone| entry(zones, &zone)).collect();

@@ -150,7 +150,7 @@ fn the_tables_are_of_the_document() {
     );
     assert_eq!(bench.done(&format!("{memory} --report m.html")), text);
     let page = String::from_utf8(bench.read("m.html")).expect("a page is text");
-    assert!(page.contains("Where the time of the cores went") && page.contains("skybyte-full"));
+    assert!(page.contains("Core time by activity") && page.contains("skybyte-full"));
     let others = bench.json(
         &format!("compare {SMALL} --stacks skybyte-w,skybyte-c"),
         SCHEMA,
@@ -164,29 +164,32 @@ fn kinds_do_not_mix() {
     for (line, words) in [
         (
             "compare bfs --stacks raw@block",
-            "bfs is a program for memory, and raw@block has a drive",
+            "bfs is a memory workload, and raw@block is a storage stack",
         ),
         (
             "compare randread --stacks base-cssd",
-            "base-cssd is a design of memory, and randread is for drives",
+            "base-cssd is a memory design, and randread is a storage workload",
         ),
-        ("compare --stacks base-cssd", "rocksdb is for drives"),
+        (
+            "compare --stacks base-cssd",
+            "rocksdb is a storage workload",
+        ),
         (
             "compare bfs --stacks raw@block,base-cssd",
-            "base-cssd is a design of memory and raw@block has a drive",
+            "base-cssd is a memory design and raw@block is a storage stack",
         ),
         (
             "compare bfs --stacks skybyte-ful",
-            "a design of memory (base-cssd, ",
+            "a memory design (base-cssd, ",
         ),
         (
             "compare bfs --stacks base-cssd --size 1GiB",
-            "--size goes with drives",
+            "--size applies to storage stacks only",
         ),
-        ("compare bfs --all", "--all goes with drives"),
+        ("compare bfs --all", "--all applies to storage stacks only"),
         (
             "compare bfs --preconditions aged",
-            "--preconditions goes with drives",
+            "--preconditions applies to storage stacks only",
         ),
         (
             "compare bfs --report no/such/place.html",
@@ -216,6 +219,6 @@ fn a_trace_of_accesses_is_a_program_for_memory() {
     assert_eq!(runs(&document)[0]["workload"], "t.lackey");
     bench.refuses(
         "compare t.lackey --stacks raw@block",
-        &["t.lackey is a program for memory"],
+        &["t.lackey is a memory workload"],
     );
 }

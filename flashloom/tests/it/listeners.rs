@@ -71,7 +71,7 @@ fn served_drive_answers_queries_and_obeys_commands() {
     let bench = &served.bench;
     let Said { code, err, .. } = bench.run("drive stats d.flash");
     assert_eq!(code, Some(2));
-    assert!(err.contains("nobody serves the drive"), "{err}");
+    assert!(err.contains("the drive is neither served"), "{err}");
     served.start();
     let mut client = Client::connect(&served);
     client.call(WRITE, 0, 4096, &[5; 4096]);

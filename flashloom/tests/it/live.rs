@@ -278,7 +278,7 @@ fn page_of_a_served_drive_updates_in_a_browser() {
     assert_eq!(browser.complaints, Vec::<String>::new());
     served.signal("-TERM");
     served.ended();
-    let gone = format!("{} === 'nobody answers any more'", text("state"));
+    let gone = format!("{} === 'the server no longer responds'", text("state"));
     assert!(
         browser.comes_true(&gone),
         "{}",

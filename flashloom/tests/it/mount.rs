@@ -221,7 +221,7 @@ fn mounted_drive_is_asked_and_ends_clean_on_every_signal() {
     bench.done("mkfs ext4 d.flash");
     bench.refuses(
         "drive stats d.flash",
-        &["nobody serves the drive or has it mounted"],
+        &["the drive is neither served nor mounted"],
     );
     for (round, signal) in ["-TERM", "-HUP", "-INT"].into_iter().enumerate() {
         served.start();

@@ -88,9 +88,15 @@ fn a_mapping_in_memory_beside_a_drive_is_for_hyfim_alone() {
     bench.done("drive create b.flash --size 64MiB");
     bench.refuses("mkfs hyfim b.flash", &["b.flash", "open-channel drive"]);
     bench.done("drive create d.flash --preset ocssd --size 128MiB");
-    bench.refuses("fsck hyfim d.flash", &["d.flash", "no memory beside"]);
-    bench.refuses("mount hyfim d.flash m", &["d.flash", "no memory beside"]);
-    bench.refuses("mkfs nova d.flash", &["d.flash", "by bytes"]);
+    bench.refuses(
+        "fsck hyfim d.flash",
+        &["d.flash", "no persistent memory for hyfim"],
+    );
+    bench.refuses(
+        "mount hyfim d.flash m",
+        &["d.flash", "no persistent memory for hyfim"],
+    );
+    bench.refuses("mkfs nova d.flash", &["d.flash", "byte-addressable"]);
     bench.done("mkfs hyfim d.flash");
     bench.done("snapshot d.flash first");
     bench.done("fsck hyfim d.flash");
@@ -100,23 +106,26 @@ fn a_mapping_in_memory_beside_a_drive_is_for_hyfim_alone() {
     assert!(said.contains("(snapshot): root"), "{said}");
     bench.refuses(
         "inspect hyfim d.flash extents",
-        &["root directory", "none of this kind"],
+        &["root directory", "does not have this structure"],
     );
     for line in [
         "fsck btrfs d.flash",
         "mount ext4 d.flash m",
         "inspect ext4 d.flash",
     ] {
-        bench.refuses(line, &["d.flash", "in the memory beside it"]);
+        bench.refuses(line, &["d.flash", "in persistent memory"]);
     }
     let line = "run raw@ocssd --drive d.flash --workload randread:ops=10";
-    bench.refuses(line, &["d.flash", "in the memory beside it"]);
+    bench.refuses(line, &["d.flash", "in persistent memory"]);
     // Export and import go through that mapping.
     bench.done("drive export d.flash out.img");
     bench.done("mkfs ext4 d.flash");
     let info = bench.json("drive info d.flash", "flashloom.drive-info/1");
     assert!(info.get("memory").is_none());
-    bench.refuses("mount hyfim d.flash m", &["d.flash", "no memory beside"]);
+    bench.refuses(
+        "mount hyfim d.flash m",
+        &["d.flash", "no persistent memory for hyfim"],
+    );
     bench.done("mkfs hyfim d.flash");
     bench.done("drive import d.flash out.img");
     bench.done("fsck hyfim d.flash");

@@ -97,7 +97,7 @@ fn runs_of_memory_are_kept_beside_those_of_stacks() {
     assert_eq!(time["a"].as_f64(), made["runs"][0]["time_ns"].as_f64());
     assert!(time["b"].as_f64().is_some_and(|b| b > 0.0));
     assert!(bench.done("diff 2 4").contains("/time_ns"));
-    assert!(bench.done("diff 2 2").contains("All numbers agree"));
+    assert!(bench.done("diff 2 2").contains("The runs are identical"));
     // `why` needs a run of a stack, and `diff` two runs of one kind.
     let why = bench.run("why");
     assert!(
@@ -105,13 +105,14 @@ fn runs_of_memory_are_kept_beside_those_of_stacks() {
         "{}",
         why.err
     );
-    let older = "the latest run 4 is of a design of memory; run 1, the latest of a stack, is shown";
+    let older = "the latest run 4 is a run of a memory design; showing run 1, the latest of a \
+        storage stack";
     assert_eq!(why.err, format!("flashloom: {older}\n"));
     bench.refuses(
         "why 2",
-        &["run 2 is of a design of memory; why takes runs of stacks"],
+        &["run 2 is a run of a memory design; flashloom why needs a run of a storage stack"],
     );
-    bench.refuses("diff 1 2", &["expected two runs of stacks, or two"]);
+    bench.refuses("diff 1 2", &["expected two runs of storage stacks, or two"]);
 }
 
 #[test]
@@ -120,7 +121,10 @@ fn why_says_that_there_are_runs_of_memory_alone() {
     bench.done("memory base-cssd --workload synthetic:threads=1,footprint=4MiB,section=2000");
     bench.refuses(
         "why",
-        &["expected a run of a stack, found none: the latest run 1 is of a design of memory"],
+        &[
+            "expected a run of a storage stack, found none: the latest run 1 is a run of a memory \
+            design",
+        ],
     );
 }
 
@@ -137,7 +141,7 @@ fn history_without_a_match_says_so() {
         none("--stack nosuch --label a"),
         "No run has the stack \"nosuch\" and the label \"a\".\n"
     );
-    bench.refuses("history -n 0", &["expected a number from 1"]);
+    bench.refuses("history -n 0", &["expected a number of at least 1"]);
     bench.write("empty.db", "");
     for line in ["history", "why", "diff 1 2"] {
         let line = format!("{line} --db empty.db");
@@ -168,7 +172,7 @@ fn result_that_cannot_be_stored_is_still_shown() {
         for (more, code) in [("", 0), (" --db named.db", 1)] {
             let said = bench.run(&format!("{line}{more}"));
             assert_eq!(said.code, Some(code), "{line}: {}", said.err);
-            let told = "these runs are not kept: ";
+            let told = "these runs were not added to the history: ";
             assert!(said.err.contains(told), "{line}: {}", said.err);
             serde_json::from_str::<serde_json::Value>(&said.out).expect("it is JSON");
         }

@@ -122,7 +122,7 @@ fn playing_ended_by_a_signal_answers_with_what_was_played() {
         let ops = played["ops"].as_u64().expect("a number");
         assert!(ops > 0 && ops < 1_000_000_000, "{ops}");
         assert!(
-            played["notes"].to_string().contains("a signal ended it"),
+            played["notes"].to_string().contains("ended the run"),
             "{played:#}"
         );
     }

@@ -104,8 +104,14 @@ fn a_trace_of_calls_is_not_taken_for_one_of_blocks() {
     bench.write("t.txt", "flashloom file calls 1\nend events=0\n");
     bench.write("b.csv", "0,R,8,8,x\n");
     for (line, wants) in [
-        ("trace convert t.txt --to csv o", "it holds file calls"),
-        ("trace convert b.csv --to flt o", "it holds no file calls"),
+        (
+            "trace convert t.txt --to csv o",
+            "the trace holds file calls",
+        ),
+        (
+            "trace convert b.csv --to flt o",
+            "the trace holds no file calls",
+        ),
         ("trace convert b.csv --to what o", "expected"),
     ] {
         let said = bench.run(line);

@@ -81,7 +81,7 @@ const LINES: &[(&str, &str)] = &[
     ("run block --workload randread", "HOST@DRIVE"),
     (
         "run zenfs@fdp --workload varmail:ops=9",
-        "zenfs makes no sense on a fdp drive",
+        "zenfs does not run on the drive fdp",
     ),
     (
         "run shimmer@zns --rules none.toml --workload varmail:ops=9",
@@ -94,9 +94,12 @@ const LINES: &[(&str, &str)] = &[
     ("shim --rules . -- true", ".: Is a directory"),
     (
         "run ext4@block --workload zipfwrite",
-        "zipfwrite asks for blocks",
+        "zipfwrite is a block workload",
     ),
-    ("run raw@block --workload varmail", "varmail asks for files"),
+    (
+        "run raw@block --workload varmail",
+        "varmail is a file workload",
+    ),
     (
         "run raw@block --workload randred:ops=9",
         "did you mean randread",
@@ -162,7 +165,7 @@ const LINES: &[(&str, &str)] = &[
     ),
     ("compare randread:ops=9 --stacks raw@block,", "HOST@DRIVE"),
     ("compare randread:ops=9 --jobs -1", "-1"),
-    ("compare randread:ops=9 --jobs 0", "a number from 1"),
+    ("compare randread:ops=9 --jobs 0", "a number of at least 1"),
     ("soak --cuts 9 --points 0", "--points"),
     ("compare varmial:ops=9", "; did you mean varmail"),
     ("compare .", "\".\", which is a directory"),
@@ -171,11 +174,11 @@ const LINES: &[(&str, &str)] = &[
     ("run ext5@block --workload varmail", "; did you mean ext4"),
     (
         "run ext4@block --workload bfs",
-        "bfs is for memory: flashloom memory runs it",
+        "bfs is a memory workload: run it with flashloom memory",
     ),
     (
         "crash ext4@block --workload none.flt --points 0",
-        "a number of points from 1",
+        "a number of points of at least 1",
     ),
     (
         "crash raw@block --workload randwrite:ops=3 --size 64MiB --at 999999999",
@@ -183,15 +186,15 @@ const LINES: &[(&str, &str)] = &[
     ),
     (
         "run ext4@block --workload varmail:ops=9 --size 64MiB --rules rocksdb",
-        "--rules: expected a stack that places files by rules",
+        "--rules: expected a stack that uses placement rules",
     ),
     (
         "compare varmail:ops=9 --size 64MiB --rules rocksdb --stacks ext4@block,f2fs@block",
-        "--rules: expected a stack that places files by rules",
+        "--rules: expected a stack that uses placement rules",
     ),
     (
         "learn sqlite -o r.toml --against none.toml",
-        "rules that come along: ",
+        "the name of a shipped rule set: ",
     ),
     (
         "compare randread:ops=9 --size 64MiB --report none/r.html",
@@ -267,9 +270,9 @@ fn bad_names_and_numbers_are_refused() {
 fn bad_knobs_are_refused() {
     let bench = Bench::new();
     for (set, told) in [
-        ("x", "KNOB=VALUE"),
-        ("x=1", "--set x=1: expected a knob"),
-        ("=1", "expected a knob"),
+        ("x", "SETTING=VALUE"),
+        ("x=1", "--set x=1: expected a setting"),
+        ("=1", "expected a setting"),
         ("geometry=4", "--set geometry=4: "),
         ("geometry.channels=0", "channels is 0"),
         ("geometry.channels=-1", "--set geometry.channels=-1: "),
@@ -295,7 +298,10 @@ fn bad_knobs_are_refused() {
         ("faults.program_failures=1000001", "faults.program_failures"),
         ("faults.read_passes=4294967295", "faults.read_passes"),
         ("host.cpu.cores=0", "host.cpu.cores: 0 given"),
-        ("host.cores=1", "expected a knob as in flashloom stacks"),
+        (
+            "host.cores=1",
+            "expected a setting that flashloom stacks lists",
+        ),
         (
             "page_cache.memory=1KiB",
             "page_cache.memory: 1 KiB given, 256KiB to 1TiB expected",
@@ -315,7 +321,7 @@ fn bad_knobs_are_refused() {
         ),
         (
             "page_cache=1",
-            "expected a knob as in flashloom drives block",
+            "expected a setting that flashloom drives block lists",
         ),
     ] {
         let line = format!("run raw@block --workload randread:ops=9 --size 64MiB --set {set}");
@@ -346,7 +352,7 @@ fn input_file_is_not_overwritten() {
     let bench = Bench::new();
     bench.write("calls.flt", include_bytes!("../../traces/sqlite.flt"));
     bench.write("blocks.csv", "0,W,0,8,p\n1,R,0,8,p\n");
-    let words = &["expected another file than what is read"];
+    let words = &["expected an output file that is not also an input"];
     bench.refuses("learn calls.flt -o calls.flt", words);
     bench.refuses("learn sqlite --on calls.flt -o ./calls.flt", words);
     bench.refuses("trace convert blocks.csv blocks.csv --to fio", words);
@@ -377,7 +383,7 @@ fn files_in_the_wrong_place_are_sent_to_the_right_one() {
     bench.write("plan.toml", "workload = \"randread\"\n");
     bench.refuses(
         "run raw@block --workload plan.toml",
-        &["plan.toml is a plan: flashloom compare runs it"],
+        &["plan.toml is a plan: run it with flashloom compare"],
     );
     bench.write("calls.flt", include_bytes!("../../traces/sqlite.flt"));
     bench.refuses(
@@ -395,7 +401,7 @@ fn files_in_the_wrong_place_are_sent_to_the_right_one() {
     bench.done("mkfs ext4 d.flash");
     bench.refuses(
         "inspect ext4 d.flash groups 5",
-        &["expected no number", "found 5"],
+        &["expected no inode number", "found 5"],
     );
 }
 

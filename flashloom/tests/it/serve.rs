@@ -80,9 +80,9 @@ impl Served {
         let _ = tool("fusermount3", &["-u", "-z", &self.at("m")]);
     }
 
-    /// Waits until the process has ended.
+    /// Waits until the process has ended: up to a minute, because the machine may be busy.
     pub(crate) fn ended(&self) {
-        for _ in 0..1000 {
+        for _ in 0..12_000 {
             if self.pid().is_none() {
                 return;
             }

@@ -96,5 +96,8 @@ fn an_interrupt_ends_it_within_a_case_and_keeps_what_was_covered() {
     let covered: Value = serde_json::from_slice(&bench.read("out")).expect("a document");
     assert!(covered["cases"].as_u64() < Some(16), "{covered:#}");
     assert_eq!(covered["cases"], covered["next"], "{covered:#}");
-    assert_eq!(told, "flashloom: stops after the cuts under way\n");
+    assert_eq!(
+        told,
+        "flashloom: stopping once the current power cuts are checked\n"
+    );
 }

@@ -11,7 +11,7 @@ fn a_run_without_space_and_why() {
     let bench = Bench::new();
     let line = "run ext4@block --workload anything:ops=300,size=256k,room=64k --size 64MiB";
     let text = bench.done(line);
-    assert!(text.contains("no space: blocks met "), "{text}");
+    assert!(text.contains("no space: blocks reached "), "{text}");
     assert!(text.contains("; held by "), "{text}");
     let document = bench.json(line, "flashloom.run/1");
     let met = &document["refusals"][0];
@@ -25,7 +25,11 @@ fn a_run_without_space_and_why() {
             .all(|holder| holder["who"].is_string() && holder["origin"].is_null())
     );
     let why = bench.done("why");
-    for part in ["No space: limits that were met", "held by", "the journal"] {
+    for part in [
+        "No space: limits that were reached",
+        "held by",
+        "the journal",
+    ] {
         assert!(why.contains(part), "{why}");
     }
     bench.done("run ext4@block --workload varmail:files=20,ops=100 --size 64MiB");
@@ -47,7 +51,7 @@ fn a_mount_without_space_says_so_once() {
         .spawn()
         .expect("the program starts");
     let mut mount = Guarded(mount);
-    while !served.bench.text("errors").contains("is there until") {
+    while !served.bench.text("errors").contains("stays mounted until") {
         assert!(mount.0.try_wait().expect("it can be asked").is_none());
         std::thread::sleep(std::time::Duration::from_millis(5));
     }

@@ -37,7 +37,7 @@ fn zone_commands_of_a_trace_reach_a_drive_of_zones_and_no_other() {
         .map(|at| number(&run, at)),
         [2, 1, 1, 32_768, 4]
     );
-    let told = "request 1 is a zone-reset, for which a drive with zones is expected";
+    let told = "request 1 is a zone-reset: expected a drive with zones";
     bench.refuses("run raw@block --trace z.txt --size 64MiB", &[told]);
     bench.refuses("compare z.txt --stacks raw@fdp --size 64MiB", &[told]);
     bench.refuses(
@@ -52,7 +52,7 @@ fn zone_commands_of_a_trace_reach_a_drive_of_zones_and_no_other() {
     assert_eq!(number(&run, "/latency_ns/by_op/write-zeroes/count"), 1);
     bench.refuses(
         "run raw@zns --trace wz.txt --size 256MiB",
-        &["request 1 is a write-zeroes, for which a drive without zones is expected"],
+        &["request 1 is a write-zeroes: expected a drive without zones"],
     );
     bench.done("trace convert z.txt z.csv --to csv");
     let again = bench.json("trace info z.csv", INFO);
@@ -141,13 +141,13 @@ fn text_of_pin_is_read_as_memory_accesses() {
     assert_eq!(["/loads", "/stores"].map(|at| number(&info, at)), [48, 16]);
     bench.refuses(
         "run raw@block --trace pinatrace.out",
-        &["pinatrace.out is for memory: flashloom memory runs it"],
+        &["pinatrace.out is a memory workload: run it with flashloom memory"],
     );
     for line in [
         "trace head pinatrace.out",
         "trace convert pinatrace.out o.csv --to csv",
     ] {
-        bench.refuses(line, &["pinatrace.out: it holds memory accesses"]);
+        bench.refuses(line, &["pinatrace.out: a trace of memory accesses"]);
     }
     bench.done("memory skybyte-full --workload pinatrace.out");
     bench.write("pinatrace.out", format!("{text}0x1: X 0x2\n"));

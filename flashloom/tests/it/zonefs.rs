@@ -53,7 +53,7 @@ fn zonefs_commands_reject_invalid_options_in_a_sentence() {
     bench.done("mkfs zonefs d.flash");
     fs::create_dir(bench.path("m")).expect("a directory");
     for (line, words) in [
-        ("mkfs zonefs b.flash", &["b.flash", "a drive of zones"][..]),
+        ("mkfs zonefs b.flash", &["b.flash", "a zoned drive"][..]),
         (
             "mkfs zonefs d.flash --journal 8MiB",
             &["zonefs has no journal"],
@@ -64,7 +64,10 @@ fn zonefs_commands_reject_invalid_options_in_a_sentence() {
             &["ext4 has no options of zonefs"],
         ),
         ("mkfs ext4 d.flash", &["d.flash", "writes in place"]),
-        ("inspect zonefs d.flash", &["zonefs", "cannot be printed"]),
+        (
+            "inspect zonefs d.flash",
+            &["zonefs", "does not support the format of"],
+        ),
         (
             "mount zonefs d.flash m -o errors=panic",
             &["errors=panic", "repair"],
@@ -84,7 +87,7 @@ fn zonefs_commands_reject_invalid_options_in_a_sentence() {
     // The mount powers the drive on to read its interface, and off again.
     let said = bench.run("mount zonefs b.flash m");
     assert_eq!(said.code, Some(2));
-    assert!(said.err.contains("a drive of zones"), "{}", said.err);
+    assert!(said.err.contains("a zoned drive"), "{}", said.err);
 }
 
 fn open(served: &Served, name: &str) -> File {

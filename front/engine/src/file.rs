@@ -44,7 +44,10 @@ pub enum FileError {
     #[error(transparent)]
     Format(#[from] remap::FormatError),
     /// The simulation came to rest, without room for garbage collection, while the layer opened.
-    #[error("the drive came to rest while the layer on it was opened")]
+    #[error(
+        "the drive stalled while its remapping layer was opened: garbage collection has no \
+        free space"
+    )]
     AtRest,
     /// The path names a terminal or another character device.
     #[error("expected a file, found a device or a pipe")]

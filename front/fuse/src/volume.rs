@@ -28,7 +28,10 @@ pub enum CloseError {
     #[error("the file system could not be unmounted: {0}")]
     Unmount(Errno),
     /// The unmount waits for an event that cannot happen any more.
-    #[error("the file system could not be unmounted: the drive came to rest")]
+    #[error(
+        "the file system could not be unmounted: the drive stalled, as garbage collection has \
+        no free space"
+    )]
     AtRest,
     /// The drive's file could not be written.
     #[error(transparent)]

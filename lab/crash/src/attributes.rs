@@ -84,9 +84,14 @@ impl Known {
         }
     }
 
+    /// The states since the last force, oldest first.
+    pub(crate) fn states(&self) -> impl Iterator<Item = &Attributes> {
+        self.0.iter().map(|(_, state)| state)
+    }
+
     /// Whether recovery may show the attributes `seen`.
     pub(crate) fn allows(&self, seen: &Attributes) -> bool {
-        self.0.is_empty() || self.0.iter().any(|(_, state)| state == seen)
+        self.0.is_empty() || self.states().any(|state| state == seen)
     }
 }
 

@@ -7,15 +7,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::ControlFlow;
 
-/// Most failures that are kept with their sentence; further ones are only counted.
+/// Most failures that are kept with their sentence; further ones are only counted. Losses of the
+/// medium have a limit of their own, so that they do not displace broken promises.
 const KEPT: usize = 100;
+const KEPT_MEDIA: usize = 10;
 
-/// Events after which a run is ended: far more than a workload of thousands of calls has, and
-/// few enough to end a run that a failing medium keeps busy for ever. A choice of ours.
-const MOST_EVENTS: u64 = 20_000_000;
-/// Calls that failed in a run after which it is ended. The judge keeps what each of them may
-/// have left, so that without a bound memory grows for ever. A choice of ours.
-const MOST_FAILED: u64 = 20_000;
+/// Events between two measurements of the memory of a run. A measurement walks the whole history,
+/// and one event adds little to it. A choice of ours.
+const MEASURED: u64 = 4096;
 
 /// A system whose power is cut.
 pub trait Subject {
@@ -32,8 +31,18 @@ pub trait Subject {
     /// Whether the workload has come to its end.
     fn is_done(&self, live: &Self::Live) -> bool;
 
+    /// Bounds of a run and of a recovery.
+    fn bounds(&self) -> Bounds {
+        Bounds::default()
+    }
+
     /// Writes and forces of the run that have failed so far.
     fn failed(&self, _live: &Self::Live) -> u64 {
+        0
+    }
+
+    /// Bytes of the history that the run has recorded so far, from which recoveries are judged.
+    fn memory(&self, _live: &Self::Live) -> u64 {
         0
     }
 
@@ -77,8 +86,8 @@ pub enum Fault {
     /// The recovered state is one that no order of the calls explains, recovery failed, or a
     /// checker of the format found an error.
     Corrupt,
-    /// A state is wrong after the medium failed to read a page in spite of all retries. The
-    /// file system may be innocent of it.
+    /// The medium explains the finding: it lost this page of a file, it lost metadata, or it had no
+    /// place for what recovery had to write.
     Media,
 }
 
@@ -92,20 +101,46 @@ impl fmt::Display for Fault {
     }
 }
 
-/// The bound at which a run was ended before its workload was.
+/// Bounds of a run, and of the events of a recovery. A failing medium could keep either busy for
+/// ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Events of a run, and of a recovery.
+    pub events: u64,
+    /// Writes and forces of a run that failed.
+    pub failed: u64,
+    /// Bytes of the recorded history of a run.
+    pub memory: u64,
+}
+
+impl Default for Bounds {
+    /// Far more than a workload of thousands of calls needs. All three are choices of ours.
+    fn default() -> Self {
+        Self {
+            events: 20_000_000,
+            failed: 20_000,
+            memory: 1 << 30,
+        }
+    }
+}
+
+/// The bound at which a run was ended before its workload was, with its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Bound {
-    /// The run had 20,000,000 events.
-    Events,
-    /// 20,000 writes and forces of the run had failed.
-    Failed,
+    /// The run had so many events.
+    Events(u64),
+    /// So many writes and forces of the run had failed.
+    Failed(u64),
+    /// The recorded history of the run took so many bytes.
+    Memory(u64),
 }
 
 impl fmt::Display for Bound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Events => write!(f, "{MOST_EVENTS} events"),
-            Self::Failed => write!(f, "{MOST_FAILED} failed writes and forces"),
+            Self::Events(events) => write!(f, "{events} events"),
+            Self::Failed(failed) => write!(f, "{failed} failed writes and forces"),
+            Self::Memory(bytes) => write!(f, "{bytes} bytes of recorded history"),
         }
     }
 }
@@ -170,9 +205,11 @@ pub struct Exploration {
     pub states: BTreeSet<u64>,
     /// The bound that ended a run early; the points are those before it.
     pub bound: Option<Bound>,
+    /// Writes and forces that failed in the runs.
+    pub failed_calls: u64,
     /// Cuts that met a condition of the subject, by the name of the condition.
     pub met: BTreeMap<&'static str, u64>,
-    /// The first failures, at most 100.
+    /// The first failures, at most 100, and besides the first 10 losses of the medium.
     pub failures: Vec<Failure>,
 }
 
@@ -189,6 +226,7 @@ impl Exploration {
         self.events += other.events;
         self.states.extend(&other.states);
         self.bound = self.bound.or(other.bound);
+        self.failed_calls += other.failed_calls;
         self.points += other.points;
         self.recoveries += other.recoveries;
         self.recovery_events = other.recovery_events;
@@ -199,9 +237,9 @@ impl Exploration {
         for (&what, cuts) in &other.met {
             *self.met.entry(what).or_default() += cuts;
         }
-        let room = KEPT.saturating_sub(self.failures.len());
-        let kept = other.failures.iter().take(room);
-        self.failures.extend(kept.cloned());
+        for failure in &other.failures {
+            self.keep(failure.clone());
+        }
     }
 
     fn meet(&mut self, met: Vec<&'static str>) {
@@ -218,14 +256,28 @@ impl Exploration {
         self.corrupt += u64::from(has(Fault::Corrupt));
         self.media += u64::from(has(Fault::Media));
         for (fault, what) in verdict.faults {
-            if self.failures.len() < KEPT {
-                self.failures.push(Failure {
-                    cut,
-                    fault,
-                    what,
-                    workload: None,
-                });
-            }
+            self.keep(Failure {
+                cut,
+                fault,
+                what,
+                workload: None,
+            });
+        }
+    }
+
+    fn keep(&mut self, failure: Failure) {
+        let is_media = |failure: &Failure| failure.fault == Fault::Media;
+        let media = self
+            .failures
+            .iter()
+            .filter(|failure| is_media(failure))
+            .count();
+        let has_room = match is_media(&failure) {
+            true => media < KEPT_MEDIA,
+            false => self.failures.len() - media < KEPT,
+        };
+        if has_room {
+            self.failures.push(failure);
         }
     }
 }
@@ -253,17 +305,18 @@ pub fn explore_while<S: Subject>(
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Exploration {
     let mut found = Exploration::default();
-    let (events, end) = length(subject);
+    let (events, end) = measure(subject, &mut found);
     (found.runs, found.events) = (1, events);
-    if let End::Bound(bound) = end {
-        found.bound = Some(bound);
-    }
-    if end == End::Rest {
-        let cut = Cut {
-            event: events,
-            recovery: None,
-        };
-        found.note(cut, corrupt("the workload came to rest before its end"));
+    match end {
+        End::Done => {}
+        End::Bound(bound) => found.bound = Some(bound),
+        End::Rest => {
+            let cut = Cut {
+                event: events,
+                recovery: None,
+            };
+            found.note(cut, corrupt("the workload came to rest before its end"));
+        }
     }
     let chosen = points.choose(events, seed);
     let kernel = Kernel::new();
@@ -301,24 +354,38 @@ enum End {
 }
 
 /// Events of a run that is not cut, and how it ends.
-fn length<S: Subject>(subject: &S) -> (u64, End) {
+fn measure<S: Subject>(subject: &S, found: &mut Exploration) -> (u64, End) {
     let kernel = Kernel::new();
     let live = subject.start(&kernel);
+    let bounds = subject.bounds();
     let end = loop {
         if subject.is_done(&live) {
             break End::Done;
         }
-        if kernel.sim().events() >= MOST_EVENTS {
-            break End::Bound(Bound::Events);
-        }
-        if subject.failed(&live) >= MOST_FAILED {
-            break End::Bound(Bound::Failed);
+        let events = kernel.sim().events();
+        if let Some(bound) = bounds.reached(subject, &live, events) {
+            break End::Bound(bound);
         }
         if !kernel.step() {
             break End::Rest;
         }
     };
+    found.failed_calls = subject.failed(&live);
     (kernel.sim().events(), end)
+}
+
+impl Bounds {
+    /// The bound that a run has reached after so many events; none if it may go on.
+    fn reached<S: Subject>(&self, subject: &S, live: &S::Live, events: u64) -> Option<Bound> {
+        if events >= self.events {
+            return Some(Bound::Events(self.events));
+        }
+        if subject.failed(live) >= self.failed {
+            return Some(Bound::Failed(self.failed));
+        }
+        let is_measured = events.is_multiple_of(MEASURED);
+        (is_measured && subject.memory(live) >= self.memory).then_some(Bound::Memory(self.memory))
+    }
 }
 
 fn try_cut<S: Subject>(
@@ -351,9 +418,14 @@ fn try_cut<S: Subject>(
 fn recover<S: Subject>(subject: &S, live: &S::Live, left: S::Left, event: u64) -> (u64, Verdict) {
     let kernel = Kernel::new();
     let recovering = subject.power_on(&kernel, left);
+    let most = subject.bounds().events;
     while !recovering.is_done() {
+        let events = kernel.sim().events();
+        if events >= most {
+            let what = format!("recovery did not end within {most} events");
+            return (events, corrupt(&what));
+        }
         if !kernel.step() {
-            let events = kernel.sim().events();
             return (events, corrupt("recovery came to rest before its end"));
         }
     }

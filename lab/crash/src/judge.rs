@@ -19,7 +19,7 @@ use nand::{Payload, UNIT};
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
-use vfs::{Body, Errno, FileKind, Ino, PAGE};
+use vfs::{Body, Errno, FileKind, Ino, Inode, PAGE};
 
 /// Pages that are read of a file: 256 MiB, more than any test writes.
 const MOST_PAGES: u64 = 65_536;
@@ -51,6 +51,16 @@ impl Shown {
     /// # Errors
     /// The first error of a read; `EUCLEAN` if a directory has two names.
     pub async fn read<B: Body>(body: &B) -> vfs::Result<Self> {
+        Self::read_despite(body, &|| 0).await
+    }
+
+    /// As [`Shown::read`], but goes on after a page of contents that the medium has lost. `lost`
+    /// returns the number of reads of contents that the medium has failed so far; if it has not
+    /// grown, the file system failed the read by itself.
+    ///
+    /// # Errors
+    /// As [`Shown::read`].
+    pub async fn read_despite<B: Body>(body: &B, lost: &dyn Fn() -> u64) -> vfs::Result<Self> {
         let mut shown = Self::default();
         let mut met = BTreeSet::from([body.root()]);
         let mut left = vec![body.root()];
@@ -62,7 +72,7 @@ impl Shown {
                 let Some(last) = entries.last() else { break };
                 cookie = last.cookie;
                 for entry in entries {
-                    let seen = see(body, entry.ino).await?;
+                    let seen = see(body, entry.ino, lost).await?;
                     if seen.kind == FileKind::Directory {
                         ensure_new(&mut met, entry.ino)?;
                         left.push(entry.ino);
@@ -121,7 +131,7 @@ impl Shown {
     }
 }
 
-async fn see<B: Body>(body: &B, ino: Ino) -> vfs::Result<Seen> {
+async fn see<B: Body>(body: &B, ino: Ino, lost: &dyn Fn() -> u64) -> vfs::Result<Seen> {
     let inode = body.load(ino).await?;
     let attr = inode.attr.get();
     let mut seen = Seen {
@@ -141,11 +151,33 @@ async fn see<B: Body>(body: &B, ino: Ino) -> vfs::Result<Seen> {
         FileKind::Regular => {
             let pages = attr.size.div_ceil(PAGE).min(MOST_PAGES);
             seen.pages = vec![Payload::Zero; pages as usize];
-            body.read_pages(&inode, 0, &mut seen.pages).await?;
+            if body.read_pages(&inode, 0, &mut seen.pages).await.is_err() {
+                read_singly(body, &inode, &mut seen.pages, lost).await?;
+            }
         }
         _ => {}
     }
     Ok(seen)
+}
+
+/// Reads the pages of a file one by one, and marks those as lost that the medium cannot return.
+async fn read_singly<B: Body>(
+    body: &B,
+    inode: &Inode<B::Private>,
+    pages: &mut [Payload],
+    lost: &dyn Fn() -> u64,
+) -> vfs::Result<()> {
+    for (index, page) in (0..).zip(pages) {
+        let before = lost();
+        match body
+            .read_pages(inode, index, std::slice::from_mut(page))
+            .await
+        {
+            Err(_) if lost() > before => *page = Payload::Lost,
+            read => read?,
+        }
+    }
+    Ok(())
 }
 
 fn ensure_new(met: &mut BTreeSet<Ino>, ino: Ino) -> vfs::Result<()> {
@@ -302,17 +334,24 @@ impl Chronicle {
         }
         let pages = seen.pages.iter().enumerate();
         let torn = self.may_be_torn(file.ino);
-        pages
-            .filter_map(|(index, page)| {
-                let start = (index * UNIT) as u64;
-                let range = start..(start + UNIT as u64).min(seen.size);
-                // A page goes to another place as a whole, with what was forced of it before.
-                if torn && is_changed(file, &edits, &range) {
-                    return None;
-                }
-                wrong_byte(file, &edits, range, page, self.stale)
-            })
-            .next()
+        let wrong = pages.filter_map(|(index, page)| {
+            let start = (index * UNIT) as u64;
+            let range = start..(start + UNIT as u64).min(seen.size);
+            // A page goes to another place as a whole, with what was forced of it before.
+            if torn && is_changed(file, &edits, &range) {
+                return None;
+            }
+            wrong_byte(file, &edits, range, page, self.stale)
+        });
+        // A page that the medium has lost does not excuse another one.
+        let mut lost = None;
+        for wrong in wrong {
+            if wrong.0 != Fault::Media {
+                return Some(wrong);
+            }
+            lost.get_or_insert(wrong);
+        }
+        lost
     }
 
     /// Edits of a file that had begun and not ended at the cut.
@@ -394,7 +433,8 @@ fn is_changed(file: &File, edits: &[&Edit], range: &Range<u64>) -> bool {
     file.older.iter().any(|older| near(&older.range)) || edits.iter().any(begun)
 }
 
-/// Fault of the first byte of a page that shows none of the values it had.
+/// Fault of the first byte of a page that shows none of the values it had. A page that the medium
+/// has lost counts for the medium; the other pages of its file are judged as ever.
 fn wrong_byte(
     file: &File,
     edits: &[&Edit],
@@ -435,10 +475,10 @@ fn wrong_byte(
     });
     let at = wrong?;
     let value = bytes[(at - range.start) as usize];
-    let fault = if value == 0 {
-        Fault::Lost
-    } else {
-        Fault::Corrupt
+    let fault = match value {
+        _ if lost => Fault::Media,
+        0 => Fault::Lost,
+        _ => Fault::Corrupt,
     };
     let what = match lost {
         true => format!("cannot be read at byte {at}"),

@@ -10,7 +10,8 @@
 //! Power also fails during recovery: at points that the seed chooses, recovery is cut too,
 //! and the state that this leaves is recovered and judged in turn.
 //!
-//! A run ends at a [`Bound`] if a failing medium keeps its workload busy for ever.
+//! A run ends at a [`Bound`] if a failing medium keeps its workload busy for ever, or if its
+//! history would fill the memory.
 //!
 //! # How files are judged
 //!
@@ -35,16 +36,19 @@ mod chronicle;
 mod explore;
 mod file;
 mod judge;
+mod memory;
 mod outside;
 mod points;
 mod spans;
 mod units;
 mod witness;
 
-pub use self::units::Units;
+pub use self::units::{Contents, Units};
 pub use attributes::Attributes;
 pub use chronicle::{Chronicle, Leads, Ticket};
-pub use explore::{Bound, Exploration, Failure, Fault, Progress, Recovering, Subject, Verdict};
+pub use explore::{
+    Bound, Bounds, Exploration, Failure, Fault, Progress, Recovering, Subject, Verdict,
+};
 pub use explore::{explore, explore_while};
 pub use judge::{Seen, Shown};
 pub use outside::{OutsideError, btrfs_check, e2fsck, fsck_f2fs};

@@ -40,6 +40,11 @@ impl Spans {
         parts
     }
 
+    /// Number of ranges that are kept.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// Ranges that overlap `range`, cut to its ends.
     fn overlapping(&self, range: Range<u64>) -> Vec<(Range<u64>, u64)> {
         let before = self.0.range(..range.start).next_back();

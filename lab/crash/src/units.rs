@@ -9,6 +9,17 @@ use std::ops::Range;
 /// Most faults that are reported of one cut.
 const TOLD: usize = 4;
 
+/// Contents of a unit after recovery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Contents {
+    /// One pattern fills the unit; 0 stands for zeros.
+    Pattern(u64),
+    /// Several patterns.
+    Mixed,
+    /// The medium lost the unit.
+    Lost,
+}
+
 /// Versions of one unit. Before its first version a unit holds zeros.
 #[derive(Clone, Debug, Default)]
 struct Unit {
@@ -46,6 +57,13 @@ impl Units {
         Self(vec![Unit::default(); units])
     }
 
+    /// Bytes of all recorded versions.
+    #[must_use]
+    pub fn memory(&self) -> u64 {
+        let versions: usize = self.0.iter().map(|unit| unit.versions.len()).sum();
+        (versions * size_of::<u64>() + self.0.len() * size_of::<Unit>()) as u64
+    }
+
     fn of(&mut self, units: Range<usize>) -> impl Iterator<Item = &mut Unit> {
         self.0.get_mut(units).into_iter().flatten()
     }
@@ -78,16 +96,13 @@ impl Units {
         }
     }
 
-    /// Faults of the patterns that units show after recovery; none stands for a unit with
-    /// mixed contents or one that cannot be read.
+    /// Faults of the contents that units show after recovery.
     #[must_use]
-    pub fn judge(&self, shown: &[Option<u64>]) -> Vec<(Fault, String)> {
-        let wrong = |(number, (unit, shown)): (usize, (&Unit, &Option<u64>))| match shown {
-            None => Some((
-                Fault::Corrupt,
-                format!("unit {number} is mixed or cannot be read"),
-            )),
-            Some(shown) => unit.fault(*shown).map(|fault| {
+    pub fn judge(&self, shown: &[Contents]) -> Vec<(Fault, String)> {
+        let wrong = |(number, (unit, shown)): (usize, (&Unit, &Contents))| match *shown {
+            Contents::Lost => Some((Fault::Media, format!("unit {number} cannot be read"))),
+            Contents::Mixed => Some((Fault::Corrupt, format!("unit {number} is mixed"))),
+            Contents::Pattern(shown) => unit.fault(shown).map(|fault| {
                 let (count, forced) = (unit.versions.len(), unit.forced);
                 let what = format!(
                     "unit {number} shows {shown:#x}, where {forced} of its {count} versions were \
@@ -97,7 +112,12 @@ impl Units {
             }),
         };
         let all = self.0.iter().zip(shown).enumerate();
-        all.filter_map(wrong).take(TOLD).collect()
+        // Lost units are many on a bad medium, and must not hide a defect.
+        let (lost, broken): (Vec<_>, Vec<_>) = all
+            .filter_map(wrong)
+            .partition(|wrong| wrong.0 == Fault::Media);
+        let broken = broken.into_iter().take(TOLD);
+        broken.chain(lost.into_iter().take(TOLD)).collect()
     }
 }
 
@@ -109,7 +129,7 @@ mod tests {
     fn what_was_forced_is_the_oldest_that_may_be_there() {
         let mut units = Units::new(2);
         let faults = |units: &Units, shown: u64| {
-            let found = units.judge(&[Some(shown), Some(0)]);
+            let found = units.judge(&[shown, 0].map(Contents::Pattern));
             found.first().map(|(fault, _)| *fault)
         };
         units.begin(0..1, 7);
@@ -126,7 +146,9 @@ mod tests {
         assert_eq!(faults(&units, 0), Some(Fault::Lost));
         units.end(0..1, true);
         assert_eq!([0, 7].map(|p| faults(&units, p)), [Some(Fault::Lost); 2]);
-        let mixed = units.judge(&[None, Some(0)]);
+        let mixed = units.judge(&[Contents::Mixed, Contents::Lost]);
+        assert_eq!(mixed.len(), 2);
         assert_eq!(mixed[0].0, Fault::Corrupt);
+        assert_eq!(mixed[1].0, Fault::Media);
     }
 }

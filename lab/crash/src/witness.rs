@@ -15,7 +15,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use vfs::{
     Access, Act, Body, Change, DirEntry, DirtyPage, FallocateMode, FileKind, Ino, Inode, NewInode,
-    Observer, Rename, Result, SeekWhat, Source, StatFs, Timestamp, XattrFlags,
+    Observer, Rename, Result, SeekWhat, Source, StatFs, TimeRange, Timestamp, XattrFlags,
 };
 
 /// Changes that are durable when their call returns, without a force.
@@ -191,7 +191,7 @@ impl<B: Body> Witness<B> {
 impl<B: Body> Body for Witness<B> {
     type Private = B::Private;
 
-    vfs::pass_body!([|own| &own.body] wants_duplicates, is_dax, takes_write, max_size, max_links, time_grain,
+    vfs::pass_body!([|own| &own.body] wants_duplicates, is_dax, takes_write, max_size, max_links, times,
         is_read_only, is_frozen, root, load, evict, lookup, readlink, read_dir, last_cookie, parent, truncate, seal_end,
         end_on_medium, read_pages, reserve, write_pages, read_direct, write_direct, fallocate,
         clones, seek, sync, sync_all, unmount, get_xattr, list_xattrs, stat);

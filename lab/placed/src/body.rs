@@ -18,8 +18,8 @@ use std::rc::Rc;
 use units::{Origin, Refusals};
 use vfs::{
     Access, Attr, Body, Change, Cleaning, DirEntry, DirtyPage, ExtentCounts, FallocateMode,
-    FileKind, Ino, Inode, LogStats, NewInode, PAGE, Rename, Result, SeekWhat, StatFs, Timestamp,
-    TreeStats, XattrFlags,
+    FileKind, Ino, Inode, LogStats, NewInode, PAGE, Rename, Result, SeekWhat, StatFs, TimeRange,
+    Timestamp, TreeStats, XattrFlags,
 };
 
 pub use crate::state::MARK;
@@ -125,7 +125,7 @@ impl<B: Body, Z: ZonedPort> Placed<B, Z> {
 impl<B: Body, Z: ZonedPort> Body for Placed<B, Z> {
     type Private = B::Private;
 
-    vfs::pass_body!([|own| &own.state.below] wants_duplicates, is_dax, max_size, max_links, time_grain,
+    vfs::pass_body!([|own| &own.state.below] wants_duplicates, is_dax, max_size, max_links, times,
         is_read_only, is_frozen, root, create_unnamed, rmdir, readlink, read_dir, last_cookie, parent, clones, change,
         settle, get_xattr, count_extents, tree_stats);
 

@@ -115,14 +115,14 @@ pub fn largest_first(map: &BTreeMap<String, u64>) -> Vec<(String, u64)> {
 #[must_use]
 pub fn explain(cause: &str) -> &'static str {
     match cause {
-        "host" => "the host's own writes",
+        "host" => "data written by the host",
         "gc" => "valid data moved by garbage collection",
         "wear" => "data moved to even out wear",
         "mapping" => "pages of the mapping table",
         "padding" => "padding of pages that were not full",
-        "rmw" => "pages written in part, with the rest of them",
-        "summary" => "what the drive notes at the end of a line",
-        "journal" => "what the drive notes of deallocations",
+        "rmw" => "read-modify-write of pages written in part",
+        "summary" => "summary pages at the end of superblocks",
+        "journal" => "log of deallocations",
         _ => "other writes of the drive",
     }
 }
@@ -145,8 +145,10 @@ fn device(run: &Run) -> String {
     let written = run.host.write_bytes;
     if programmed == 0 || written == 0 {
         return match programmed {
-            0 => "Nothing was programmed, so nothing was amplified.".to_owned(),
-            _ => "The host wrote nothing; the drive programmed for its own upkeep.".to_owned(),
+            0 => "No page was programmed, so that there is no write amplification.".to_owned(),
+            _ => "The host wrote nothing; the drive programmed pages for its own metadata and \
+                maintenance."
+                .to_owned(),
         };
     }
     let parts: Vec<String> = largest_first(&run.nand.by_cause)
@@ -159,7 +161,7 @@ fn device(run: &Run) -> String {
         .collect();
     let factor = programmed as f64 / written as f64;
     format!(
-        "For each byte that the host wrote, {} were programmed: {}.",
+        "For each byte that the host wrote, the drive programmed {} bytes: {}.",
         human::factor(factor),
         parts.join(", ")
     )
@@ -175,18 +177,18 @@ fn moved(run: &Run) -> Option<String> {
     let origins = largest_first(run.nand.by_cause_and_origin.get(&cause)?);
     let (origin, of_origin) = origins.first()?;
     let mut text = format!(
-        "The largest addition is {} ({}), and {} of it is data of {}",
+        "The largest addition is {} ({}); {} of it is data of {}",
         human::name(&cause, 24),
         human::bytes(bytes as f64),
         human::share(*of_origin as f64 / bytes as f64),
         match origin.as_str() {
-            "unnamed" => "nobody in this run, such as what was there before".to_owned(),
+            "unnamed" => "no process of this run, such as data from the precondition".to_owned(),
             named => human::name(named, 48),
         }
     );
     if let Some(valid) = run.gc.mean_valid.filter(|_| cause == "gc") {
         text += &format!(
-            "; lines were about {} valid when they were reclaimed",
+            "; superblocks were about {} valid when they were reclaimed",
             human::share(valid)
         );
     }
@@ -255,7 +257,8 @@ pub fn relative_to(runs: &[&Run]) -> String {
         false => {
             let stack = human::name(&first.stack, 40);
             format!(
-                "× is relative to the first stack with the same past and variant, such as {stack}"
+                "× is relative to the first stack with the same precondition and variant, such as \
+                 {stack}"
             )
         }
     }

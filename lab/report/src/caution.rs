@@ -65,16 +65,16 @@ fn not_steady(run: &Run) -> Option<String> {
     }
     let capacity = run.drive.capacity_bytes;
     let instead = match run.app {
-        None => "run it with --until steady".to_owned(),
+        None => "repeat the run with --until steady".to_owned(),
         Some(_) => format!(
-            "run a workload that writes {} to the drive, or take a smaller drive (--size)",
+            "run a workload that writes {} to the drive, or use a smaller drive (--size)",
             human::bytes((CAPACITIES * capacity) as f64)
         ),
     };
     Some(format!(
-        "not steady (*): no two windows in a row, each of {} in writes, the drive's capacity, \
-         agreed in amplification within 2 % at the end, so that WAF, data moved by GC, life and \
-         tail latency can still change; {instead}",
+        "not steady (*): the write amplification still changed by more than 2 % between the last \
+         windows of {} in writes (the drive's capacity), so that WAF, data moved by GC, life and \
+         tail latency are not final; {instead}",
         human::bytes(capacity as f64)
     ))
 }
@@ -94,9 +94,8 @@ fn too_large(run: &Run) -> Option<String> {
         _ => (capacity, ""),
     };
     Some(format!(
-        "nothing was ever collected, so that amplification and life tell nothing about garbage \
-         collection: the drive is too large for the {} written to it; run a workload that writes \
-         more than {}{aged}",
+        "garbage collection never ran, so that WAF and life do not include its cost: the drive is \
+         too large for the {} written to it; run a workload that writes more than {}{aged}",
         human::bytes(run.host.write_bytes as f64),
         human::bytes(needed as f64)
     ))
@@ -112,8 +111,8 @@ fn too_small(run: &Run) -> Option<String> {
     let asked = run.ops + failed;
     let (failed, of) = (human::count(failed as f64), human::count(asked as f64));
     let fault = format!(
-        "{failed} of {of} calls failed, so that its numbers are of less work than was asked for, \
-         and ratios to it mean nothing"
+        "{failed} of {of} calls failed, so that this run did less work than requested and ratios \
+         to it are meaningless"
     );
     if without_room == 0 {
         return Some(fault);
@@ -122,7 +121,7 @@ fn too_small(run: &Run) -> Option<String> {
     let share = asked as f64 / run.ops.max(1) as f64;
     let needed = (run.drive.capacity_bytes as f64 * share / MIB as f64).ceil() as u64;
     Some(format!(
-        "{fault}: the drive is too small for the data; run it on one of about {needed} MiB \
-         (--size {needed}MiB)"
+        "{fault}: the drive is too small for the data; use one of about {needed} MiB (--size \
+         {needed}MiB)"
     ))
 }

@@ -123,7 +123,7 @@ pub const FIELDS: &[Field] = &{
         field(MAP, "map from addresses to flash", None),
         field(HOST_MEMORY, "persistent memory of the host", Bytes),
         of_part(HOST_MEMORY_TIMES, "times of that memory", None),
-        field(PADDING, "padding of forced writes", Bytes),
+        field(PADDING, "padding of synced writes", Bytes),
         of_part(MKFS, "mkfs deallocates the drive", None),
         field("drive.capacity", "capacity", Bytes),
         field("drive.flash.part", "flash", None),

@@ -19,16 +19,16 @@ pub const MARKERS: (&str, &str) = ("<!-- results -->", "<!-- end of results -->"
 const COLUMNS: usize = 11;
 
 /// Explains in short how claims are judged and counted.
-pub const RULE: &str = "A ratio holds that is within a third of the paper's and has between half \
-     and twice its effect, in the same direction: 1.31 holds from 1.145 to 1.716. What the paper \
-     calls similar is within a tenth, an absolute value within a third, and a trend ends at the \
-     bound beside it. A claim whose experiment differs from the paper's by more than a factor of \
-     two in a number that its figure declares is of another regime: it neither held nor was \
-     missed, and counts as measured. Headline counts are of the one set-up of each figure that \
-     its plan declares primary; other set-ups, and claims that do not test the paper's systems, \
-     are counted apart. Half are within says how far \
-     the middle one of the numbers in primary set-ups is from the paper's: ×1.50 is half as much \
-     again, or a third less.";
+pub const RULE: &str = "A claimed ratio held if the measured ratio differs from it by at most a \
+    third and has between half and twice its effect (its distance from 1), in the same direction: \
+    a claim of 1.31 held if 1.145 to 1.716 is measured. A claim of similarity held within a tenth, \
+    an absolute value within a third, and a trend on its side of the bound. If the experiment \
+    differs from the paper's by more than a factor of two in a number that the figure declares, \
+    the claim is of another regime: it neither held nor was missed, and counts as measured. \
+    Headline counts cover the primary set-up of each figure, as its plan declares it; other \
+    set-ups, and claims that do not test the paper's systems, are counted separately. Median \
+    factor is the median factor between measured and published number in primary set-ups: ×1.50 is \
+    50 % more, or a third less.";
 
 /// The program that made a report, and the effort that it took.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -123,7 +123,7 @@ impl Papers {
             "held of measured",
             "other set-ups",
             "not of the paper's systems",
-            "half are within",
+            "median factor",
         ];
         let papers = self.papers.iter();
         let papers = papers.map(|p| (&*p.paper, p.claims.iter().collect::<Vec<_>>()));
@@ -161,7 +161,7 @@ impl Papers {
             format!("By {}.\n\n", text(&made.told()))
         });
         let mut out = format!(
-            "# What the papers claim beside what is measured here\n\n\
+            "# Claims of the papers and measured values\n\n\
              Made by `flashloom reproduce --scale {scale} --seed {seed}`. {RULE}\n\n\
              {made}{above}\n{}{below}\n",
             table(self)

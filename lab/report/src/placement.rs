@@ -27,8 +27,8 @@ pub fn placement(runs: &[Run]) -> Vec<String> {
     }
     let none = unnamed.into_iter().map(|(policy, stacks)| {
         format!(
-            "On {} the host wrote through one placement handle only, which is collected like a \
-             drive without handles: {}.",
+            "On {} the host used only one placement handle, so that garbage collection works as on \
+             a drive without handles: {}.",
             stacks.join(", "),
             remedy(policy)
         )
@@ -41,23 +41,23 @@ pub fn placement(runs: &[Run]) -> Vec<String> {
 fn remedy(policy: &str) -> &'static str {
     match policy {
         "own" | "none" => {
-            "the workload names none; placement=origin (a handle for each process) or \
-             placement=auto (by access pattern) among its parameters would"
+            "the workload names no handle; add placement=origin (a handle for each process) or \
+             placement=auto (by access pattern) to its parameters"
         }
         "origin" => {
-            "all writes are of one process; placement=auto (by access pattern) among the \
-             parameters of the workload would name more"
+            "one process issues all writes; add placement=auto (by access pattern) to the \
+             parameters of the workload"
         }
         "auto" => {
-            "all writes are alike in how often they are written over; placement=origin would give \
-             each process a handle"
+            "all addresses are overwritten at similar rates; use placement=origin for a handle for \
+             each process"
         }
         "hints" => {
-            "no file has a lifetime of its own (fcntl's F_SET_RW_HINT); the file systems take \
-             such hints, and shimmer@fdp names handles by --rules"
+            "no file has a lifetime hint (fcntl's F_SET_RW_HINT); run a program that sets such \
+             hints, or shimmer@fdp, which chooses handles by --rules"
         }
-        "rules" => "no two files fall under different rules; --rules says others",
-        _ => "the policy chose one for all",
+        "rules" => "all files match the same rule; pass other rules with --rules",
+        _ => "the placement policy chose one handle for all writes",
     }
 }
 
@@ -94,7 +94,8 @@ fn reason(run: &Run, base: &Run) -> String {
     let moved = |run: &Run| run.nand.by_cause.get("gc").copied().unwrap_or(0);
     let (with, without) = (moved(run), moved(base));
     if with == 0 && without == 0 {
-        return "nothing was moved by garbage collection on either, so there is nothing to save"
+        return "garbage collection moved no data on either drive, so that handles have nothing to \
+            save"
             .to_owned();
     }
     let share = |run: &Run| run.gc.mean_valid.map_or("–".to_owned(), human::share);
@@ -105,14 +106,14 @@ fn reason(run: &Run, base: &Run) -> String {
         });
         let cause = grown.map_or("host", |(cause, _)| cause.as_str());
         return format!(
-            "collection moves {} less, but {} grows by as much",
+            "garbage collection moves {} less, but the cause {} grows by at least as much",
             human::bytes((without - with) as f64),
             human::name(cause, 24)
         );
     }
     format!(
-        "data that share a handle do not die together, as lines were {} valid when reclaimed, and \
-         {} without handles",
+        "data that share a handle are not invalidated together: superblocks were {} valid when \
+         reclaimed, and {} without handles",
         share(run),
         share(base)
     )

@@ -362,7 +362,7 @@ fn unscored((runs, base): (&[&Run], &[&Run]), by: By, norm: &Norm<'_>) -> String
     match (lacking(runs), lacking(base), base.first()) {
         (Some(what), ..) => format!("not scored: {what}"),
         (None, Some(what), Some(base)) => format!("not scored: on {} {what}", base.stack),
-        _ => "not scored: there is no run to set beside it".to_owned(),
+        _ => "not scored: the reference has no run".to_owned(),
     }
 }
 
@@ -403,16 +403,16 @@ const WORTH_A_WORD: f64 = 1.05;
 /// The largest differences between two runs in words, as factors over `base`.
 fn why(run: &Run, base: &Run) -> String {
     if std::ptr::eq(run, base) {
-        return "what others are set beside".to_owned();
+        return "the reference".to_owned();
     }
     let parts: [(&str, Option<f64>, Option<f64>); 5] = [
         (
-            "host writes a byte",
+            "host writes per byte",
             Some(run.waf.host),
             Some(base.waf.host),
         ),
         (
-            "programs a host write",
+            "programs per host write",
             Some(run.waf.device),
             Some(base.waf.device),
         ),
@@ -439,7 +439,7 @@ fn why(run: &Run, base: &Run) -> String {
     let told = told.map(|(name, x)| format!("{} {name}", human::times(*x)));
     let told: Vec<String> = told.collect();
     match told.is_empty() {
-        true => "nothing that is counted differs by 5 %".to_owned(),
+        true => "no counter differs by 5 % or more".to_owned(),
         false => told.join(", "),
     }
 }
@@ -457,13 +457,13 @@ fn advice(ranked: &[Ranked], by: By, base: &str, seeds: usize) -> String {
     };
     let what = match by {
         By::All => "speed, 99.9th percentile and wear together",
-        By::Speed => "operations a second",
+        By::Speed => "operations per second",
         By::Tail => "the 99.9th percentile",
         By::Wear => "bytes programmed",
-        By::Cost => "dollars for what is written",
+        By::Cost => "cost per byte written",
     };
     let range = match seeds {
-        0 | 1 => "one seed, which tells nothing of chance".to_owned(),
+        0 | 1 => "one seed only, so that the spread is unknown".to_owned(),
         _ => format!(
             "{} to {} over {seeds} seeds",
             human::times(score.least),
@@ -477,14 +477,14 @@ fn advice(ranked: &[Ranked], by: By, base: &str, seeds: usize) -> String {
     let alike: Vec<&str> = alike.map(|(r, _)| &*r.stack).collect();
     let tie = match (alike.is_empty(), seeds) {
         (_, 0 | 1) => String::new(),
-        (true, _) => " No other one comes as near with any seed.".to_owned(),
-        (false, _) => format!(" Within that are {} too.", alike.join(", ")),
+        (true, _) => " No other stack reaches this range.".to_owned(),
+        (false, _) => format!(" Also in this range: {}.", alike.join(", ")),
     };
     let gain = human::times(score.median);
     match best.stack == base {
-        true => format!("Stay with {base}: by {what} nothing is better ({range}).{tie}"),
+        true => format!("Stay with {base}: no other stack is better in {what} ({range}).{tie}"),
         false => format!(
-            "Take {}: {gain} of {base} by {what} ({range}).{tie}",
+            "Use {}: {gain} of {base} in {what} ({range}).{tie}",
             best.stack
         ),
     }

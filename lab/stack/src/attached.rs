@@ -10,6 +10,7 @@ use crate::error::StackError;
 use crate::hosts::{Memory, Persistent};
 use crate::layer::{Kind, Layer};
 use crate::lies::Lies;
+use crate::losses::Losses;
 use crate::name::StackName;
 use crate::zones::ZonePort;
 use host::{
@@ -34,6 +35,7 @@ pub struct Attached {
     keeps: Rc<Cell<bool>>,
     /// Postponed work of a drive that acknowledges flushes without performing them.
     lies: Option<Rc<Lies>>,
+    losses: Rc<Losses>,
 }
 
 /// The reason why the mapping or the layer above a drive cannot be used.
@@ -46,10 +48,10 @@ pub enum AttachError {
     #[error(transparent)]
     Mapping(#[from] HyfimError),
     /// The remapping layer cannot be formatted.
-    #[error("the remapping layer: {0}")]
+    #[error("remapping layer: {0}")]
     Format(#[from] FormatError),
     /// The remapping layer cannot be opened.
-    #[error("the remapping layer: {0}")]
+    #[error("remapping layer: {0}")]
     Open(#[from] OpenError),
 }
 
@@ -75,6 +77,7 @@ impl Attached {
             layer,
             keeps: Rc::default(),
             lies: None,
+            losses: Rc::default(),
         })
     }
 
@@ -87,6 +90,7 @@ impl Attached {
             layer: None,
             keeps: Rc::default(),
             lies: None,
+            losses: Rc::default(),
         }
     }
 
@@ -104,7 +108,13 @@ impl Attached {
             layer: self.layer.as_ref().map(|layer| Rc::new(layer.again())),
             keeps: Rc::clone(&self.keeps),
             lies: self.lies.clone(),
+            losses: Rc::clone(&self.losses),
         }
+    }
+
+    /// Failures of the medium that commands from here have met.
+    pub(crate) fn losses(&self) -> &Losses {
+        &self.losses
     }
 
     /// The drive and its queue pairs.
@@ -207,6 +217,12 @@ impl Attached {
         Ok(())
     }
 
+    /// Whether the flash failed a read of the powered drive, or has no place for writes any more.
+    pub(crate) fn is_failing(&self) -> bool {
+        let drive = self.device().drive();
+        drive.flash_counters().uncorrectable > 0 || drive.is_read_only()
+    }
+
     /// Makes all writes durable, and stops background work of the layer.
     ///
     /// # Errors
@@ -242,13 +258,14 @@ impl BlockPort for Attached {
     }
 
     async fn read(&self, extent: Extent, sink: &mut impl Sink, who: Who) -> Result<(), IoError> {
-        match &self.layer {
-            Some(layer) => {
-                let port = layer.command(&self.below).await?;
-                apart(port.read(extent, sink, who)).await
-            }
+        let read = match &self.layer {
+            Some(layer) => match layer.command(&self.below).await {
+                Ok(port) => apart(port.read(extent, sink, who)).await,
+                Err(error) => return self.losses.note_other(Err(error)),
+            },
             None => self.below.read(extent, sink, who).await,
-        }
+        };
+        self.losses.note(read, who)
     }
 
     async fn write(
@@ -264,50 +281,69 @@ impl BlockPort for Attached {
             return Ok(());
         }
         let fua = fua && lies.is_none();
-        match &self.layer {
-            Some(layer) => {
-                let port = layer.command(&self.below).await?;
-                apart(port.write(extent, content, placement, who, fua)).await
-            }
+        let written = match &self.layer {
+            Some(layer) => match layer.command(&self.below).await {
+                Ok(port) => apart(port.write(extent, content, placement, who, fua)).await,
+                Err(error) => Err(error),
+            },
             None => {
                 let write = self.below.write(extent, content, placement, who, fua);
                 write.await
             }
-        }
+        };
+        self.losses.note_other(written)
     }
 
     async fn trim(&self, extent: Extent) -> Result<(), IoError> {
-        match &self.layer {
+        let trimmed = match &self.layer {
             _ if self.keeps.get() => Ok(()),
-            Some(layer) => apart(layer.command(&self.below).await?.trim(extent)).await,
+            Some(layer) => match layer.command(&self.below).await {
+                Ok(port) => apart(port.trim(extent)).await,
+                Err(error) => Err(error),
+            },
             None => self.below.trim(extent).await,
-        }
+        };
+        self.losses.note_other(trimmed)
     }
 
     async fn flush(&self) -> Result<(), IoError> {
-        match &self.layer {
+        let flushed = match &self.layer {
             _ if self.lies.is_some() => Ok(()),
-            Some(layer) => apart(layer.command(&self.below).await?.flush()).await,
+            Some(layer) => match layer.command(&self.below).await {
+                Ok(port) => apart(port.flush()).await,
+                Err(error) => Err(error),
+            },
             None => self.below.flush().await,
-        }
+        };
+        self.losses.note_other(flushed)
     }
 }
 
 /// The byte interface bypasses the layer; so a stack whose host uses it has none.
 impl BytePort for Attached {
-    host::pass_bytes!([|own| own.device()] has_transactions, transaction_lines, load, recover);
+    host::pass_bytes!([|own| own.device()] has_transactions, transaction_lines);
+
+    async fn load(&self, at: u64, out: &mut [u8], who: Who) -> Result<(), ByteError> {
+        self.losses
+            .note(self.device().load(at, out, who).await, who)
+    }
+
+    async fn recover(&self) -> Result<(), ByteError> {
+        self.losses.note_other(self.device().recover().await)
+    }
 
     async fn store(&self, at: u64, bytes: &[u8], tx: u32, who: Who) -> Result<(), ByteError> {
         if let Some(owed) = self.lies.as_ref().and_then(|lies| lies.pay()) {
             self.device().commit(owed).await?;
         }
-        self.device().store(at, bytes, tx, who).await
+        let stored = self.device().store(at, bytes, tx, who).await;
+        self.losses.note_other(stored)
     }
 
     async fn verify(&self) -> Result<(), ByteError> {
         match &self.lies {
             Some(_) => Ok(()),
-            None => self.device().verify().await,
+            None => self.losses.note_other(self.device().verify().await),
         }
     }
 
@@ -317,27 +353,33 @@ impl BytePort for Attached {
                 lies.owe(tx);
                 Ok(())
             }
-            None => self.device().commit(tx).await,
+            None => self.losses.note_other(self.device().commit(tx).await),
         }
     }
 }
 
 /// A layer cannot exchange pages; so a stack whose host needs that has none.
 impl SwapPort for Attached {
-    host::pass_swaps!([|own| &own.below] most_changes, stage, unstage);
+    host::pass_swaps!([|own| &own.below] most_changes, unstage);
+
+    async fn stage(&self, first: u64, all: &[Payload], who: Who) -> Result<Option<u64>, IoError> {
+        self.losses
+            .note_other(self.below.stage(first, all, who).await)
+    }
 
     async fn has_swaps(&self) -> bool {
         self.layer.is_none() && self.below.has_swaps().await
     }
 
     async fn publish(&self, staged: &[u64], changes: &[PageChange]) -> Result<(), IoError> {
-        match &self.lies {
+        let published = match &self.lies {
             Some(lies) => {
                 let (staged, changes) = lies.late(staged, changes);
                 self.below.publish(&staged, &changes).await
             }
             None => self.below.publish(staged, changes).await,
-        }
+        };
+        self.losses.note_other(published)
     }
 }
 
@@ -346,6 +388,10 @@ impl DrivePort for Attached {
 
     fn zones(&self) -> Option<ZonePort> {
         let zones = ZonedDevice::new(self.device())?;
-        Some(ZonePort::new(zones, self.lies.is_some()))
+        Some(ZonePort::new(
+            zones,
+            self.lies.is_some(),
+            Rc::clone(&self.losses),
+        ))
     }
 }

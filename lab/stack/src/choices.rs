@@ -28,7 +28,7 @@ pub struct Choices {
     /// Capacity that the host may use. `None` for the size that the workload was recorded for, or
     /// else that of the drive.
     pub size: Option<Bytes>,
-    /// Assignments `KNOB=VALUE` to knobs of the drive, the host and its page cache.
+    /// Assignments `SETTING=VALUE` to settings of the drive, the host and its page cache.
     pub set: Vec<String>,
     /// The seed of the run; `None` for 1.
     pub seed: Option<u64>,
@@ -73,7 +73,7 @@ impl Choices {
     }
 
     /// A plan of `asked` on `stack` and a fresh `drive`. The drive is taken as given: assignments
-    /// to its knobs are not applied.
+    /// to its settings are not applied.
     ///
     /// # Errors
     /// The errors of [`Choices::plan`].

@@ -43,7 +43,7 @@ pub enum StackError {
     /// An assignment to an unknown knob, or of a value outside its range.
     #[error("{assignment}: {reason}")]
     Knob {
-        /// `KNOB=VALUE` as the user wrote it.
+        /// `SETTING=VALUE` as the user wrote it.
         assignment: String,
         /// The values that the knob accepts.
         reason: String,
@@ -74,8 +74,8 @@ pub enum StackError {
     Trace(#[from] TraceError),
     /// A request past the end of the drive.
     #[error(
-        "request {number} asks for sectors {first} to {last}, past the end of the drive, which \
-         has {sectors} ({capacity}); a trace is folded onto the drive with fit=wrap"
+        "request {number} accesses sectors {first} to {last}, past the end of the drive, which has \
+         {sectors} ({capacity}); pass fit=wrap to fold the trace onto the drive"
     )]
     PastEnd {
         /// Number of the request, from 1.
@@ -90,7 +90,7 @@ pub enum StackError {
         capacity: Bytes,
     },
     /// A request without a matching command of the drive.
-    #[error("request {number} is a {op}, for which {needed}")]
+    #[error("request {number} is a {op}: {needed}")]
     Command {
         /// Number of the request, from 1.
         number: u64,
@@ -100,7 +100,7 @@ pub enum StackError {
         needed: &'static str,
     },
     /// The tree that a file workload needs cannot be made.
-    #[error("{path:?}, which the workload needs at first, cannot be made: {problem}")]
+    #[error("{path:?}, an initial file of the workload, could not be created: {problem}")]
     Tree {
         /// Path of the file or directory; empty for the whole tree.
         path: String,
@@ -135,9 +135,7 @@ pub enum StackError {
         most: u32,
     },
     /// A run that exceeds the limit of virtual time.
-    #[error(
-        "the run passes a year of virtual time after {ops} requests; that is as long as one may be"
-    )]
+    #[error("the run exceeds a year of virtual time, the longest possible, after {ops} requests")]
     TooLong {
         /// Requests completed by then.
         ops: u64,
@@ -149,17 +147,18 @@ pub enum StackError {
         ops: u64,
     },
     /// A timeline that would fill the memory.
-    #[error("the timeline has more than {most} samples; a longer interval is needed")]
+    #[error("the timeline has more than {most} samples: use a longer interval")]
     Samples {
         /// Largest number of samples.
         most: usize,
     },
     /// A timeline without an interval.
-    #[error("the interval of the timeline is 0; at least 1 ns is needed")]
+    #[error("the interval of the timeline is 0: expected at least 1 ns")]
     Interval,
     /// No event is left although requests are in flight.
     #[error(
-        "the drive came to rest with {in_flight} requests in flight; its flash has no room to collect garbage in"
+        "the drive stalled with {in_flight} requests in flight: garbage collection has no free \
+         space on the flash"
     )]
     Stuck {
         /// Requests that never completed.

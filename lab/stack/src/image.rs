@@ -5,6 +5,8 @@ use extfs::BLOCK;
 use host::Image;
 use nand::Payload;
 use ssd::{Drive, ZoneLimits};
+use std::cell::Cell;
+use std::rc::Rc;
 use units::SECTOR;
 
 /// Largest piece in blocks: 1 MiB.
@@ -42,9 +44,9 @@ pub struct DriveImage<'a> {
 impl<'a> DriveImage<'a> {
     /// An image of the drive itself.
     #[must_use]
-    pub const fn new(drive: &'a Drive) -> Self {
+    pub fn new(drive: &'a Drive) -> Self {
         Self {
-            bare: Bare(drive),
+            bare: Bare::new(drive),
             layer: None,
         }
     }
@@ -54,10 +56,17 @@ impl<'a> DriveImage<'a> {
     /// # Errors
     /// If the layer is damaged.
     pub fn through_layer(drive: &'a Drive) -> Result<Self, remap::OpenError> {
+        let bare = Bare::new(drive);
         Ok(Self {
-            bare: Bare(drive),
-            layer: Some(remap::Shown::new(Bare(drive))?),
+            layer: Some(remap::Shown::new(bare.clone())?),
+            bare,
         })
+    }
+
+    /// Whether a read of the image has met a block that the flash has lost.
+    #[must_use]
+    pub fn has_met_lost(&self) -> bool {
+        self.bare.met_lost.get()
     }
 }
 
@@ -66,7 +75,7 @@ impl DriveImage<'_> {
     /// The limits of the zones, and reports of the sequential ones; `None` for a drive without
     /// zones.
     pub(crate) fn zones_at_rest(&self) -> Option<(ZoneLimits, Vec<shimmer::ZoneReport>)> {
-        let zones = self.bare.0.zones()?;
+        let zones = self.bare.drive.zones()?;
         let limits = zones.limits();
         let infos = (0..limits.zones).filter_map(|zone| zones.info(zone));
         Some((limits, placed::reports(infos)))
@@ -75,7 +84,7 @@ impl DriveImage<'_> {
 
 impl placed::Reader for DriveImage<'_> {
     fn read(&self, zone: u32, block: u64, out: &mut [u8; BLOCK]) -> bool {
-        let Some(zones) = self.bare.0.zones() else {
+        let Some(zones) = self.bare.drive.zones() else {
             return false;
         };
         let limits = zones.limits();
@@ -85,13 +94,25 @@ impl placed::Reader for DriveImage<'_> {
 }
 
 /// The drive itself, without a layer.
-struct Bare<'a>(&'a Drive);
+#[derive(Clone)]
+struct Bare<'a> {
+    drive: &'a Drive,
+    /// Whether a read has met a block that the flash has lost.
+    met_lost: Rc<Cell<bool>>,
+}
 
-impl Bare<'_> {
+impl<'a> Bare<'a> {
+    fn new(drive: &'a Drive) -> Self {
+        Self {
+            drive,
+            met_lost: Rc::default(),
+        }
+    }
+
     /// Position of a block of the image on the drive: zones may have gaps there.
     fn place(&self, block: u64) -> u64 {
         let per_block = BLOCK as u64 / SECTOR;
-        match self.0.zones() {
+        match self.drive.zones() {
             Some(zones) => lfs::packing(zones.limits()).place(block * per_block).1 / per_block,
             None => block,
         }
@@ -100,8 +121,10 @@ impl Bare<'_> {
 
 impl Image for Bare<'_> {
     fn blocks(&self) -> u64 {
-        let packing = self.0.zones().map(|zones| lfs::packing(zones.limits()));
-        let bytes = packing.map_or(self.0.capacity().0, |packing| packing.sectors() * SECTOR);
+        let packing = self.drive.zones().map(|zones| lfs::packing(zones.limits()));
+        let bytes = packing.map_or(self.drive.capacity().0, |packing| {
+            packing.sectors() * SECTOR
+        });
         bytes / BLOCK as u64
     }
 
@@ -116,26 +139,32 @@ impl Image for Bare<'_> {
 impl Bare<'_> {
     /// Reads a block by its position on the drive.
     fn peek(&self, block: u64, out: &mut [u8; BLOCK]) -> bool {
-        let per_page = self.0.layout().page_bytes() / BLOCK as u64;
+        let per_page = self.drive.layout().page_bytes() / BLOCK as u64;
         let (page, sector) = (block / per_page, block % per_page);
-        let page = u32::try_from(page).ok().and_then(|page| self.0.peek(page));
+        let page = u32::try_from(page)
+            .ok()
+            .and_then(|page| self.drive.peek(page));
         let Some(payloads) = page else {
             out.fill(0);
             return true;
         };
         let payload = payloads.get(sector as usize).unwrap_or(&Payload::Zero);
-        payload.copy_to(0, out)
+        let is_whole = payload.copy_to(0, out);
+        if !is_whole {
+            self.met_lost.set(true);
+        }
+        is_whole
     }
 }
 
 impl persimmon::Zones for DriveImage<'_> {
     fn limits(&self) -> ZoneLimits {
-        let zones = self.bare.0.zones();
+        let zones = self.bare.drive.zones();
         zones.map_or(ZoneLimits::NONE, ssd::Zones::limits)
     }
 
     fn written(&self, zone: u32) -> u32 {
-        let info = self.bare.0.zones().and_then(|zones| zones.info(zone));
+        let info = self.bare.drive.zones().and_then(|zones| zones.info(zone));
         let sectors = info.map_or(0, |info| info.readable());
         u32::try_from(sectors * SECTOR / BLOCK as u64).unwrap_or(u32::MAX)
     }

@@ -1,4 +1,4 @@
-//! `KNOB=VALUE` assignments to the drive, the host and its page cache.
+//! `SETTING=VALUE` assignments to the drive, the host and its page cache.
 //!
 //! Invariant: every assignment belongs to exactly one of the three.
 
@@ -36,7 +36,7 @@ fn of_page_cache(assignment: &str) -> Option<&str> {
 /// # Errors
 /// With the assignment, and what was expected of it.
 pub fn drive(config: DriveConfig, set: &[String]) -> Result<DriveConfig, StackError> {
-    let known = "expected a knob as in flashloom drives block, such as collection.victim";
+    let known = "expected a setting that flashloom drives block lists, such as collection.victim";
     if !set.iter().any(|assignment| are_of_drive(assignment)) {
         return Ok(config);
     }
@@ -61,7 +61,7 @@ pub fn drive(config: DriveConfig, set: &[String]) -> Result<DriveConfig, StackEr
 /// # Errors
 /// The errors of [`drive()`].
 pub fn host(set: &[String]) -> Result<HostConfig, StackError> {
-    let known = "expected a knob as in flashloom stacks, such as host.cpu.cores";
+    let known = "expected a setting that flashloom stacks lists, such as host.cpu.cores";
     let config: HostConfig = laid(&HostConfig::default(), set, of_host, known)?;
     Ok(config.checked()?)
 }
@@ -71,7 +71,7 @@ pub fn host(set: &[String]) -> Result<HostConfig, StackError> {
 /// # Errors
 /// The errors of [`drive()`].
 pub fn page_cache(set: &[String]) -> Result<CacheConfig, StackError> {
-    let known = "expected a knob as in flashloom stacks, such as page_cache.memory";
+    let known = "expected a setting that flashloom stacks lists, such as page_cache.memory";
     let config: CacheConfig = laid(&CacheConfig::default(), set, of_page_cache, known)?;
     Ok(config.checked()?)
 }
@@ -103,7 +103,7 @@ fn list(name: &str, value: &toml::Value, lines: &mut String) {
     }
 }
 
-/// `base` with all assignments of `set` for which `own` returns `KNOB=VALUE`.
+/// `base` with all assignments of `set` for which `own` returns `SETTING=VALUE`.
 fn laid<T: Serialize + DeserializeOwned>(
     base: &T,
     set: &[String],
@@ -120,7 +120,7 @@ fn laid<T: Serialize + DeserializeOwned>(
             reason: reason.to_owned(),
         };
         let split = text.split_once('=');
-        let (knob, value) = split.ok_or_else(|| refuse("expected KNOB=VALUE"))?;
+        let (knob, value) = split.ok_or_else(|| refuse("expected SETTING=VALUE"))?;
         let mut path = knob.split('.');
         let place = path.try_fold(&mut table, |at, key| at.get_mut(key));
         *place.ok_or_else(|| refuse(known))? = valued(value);

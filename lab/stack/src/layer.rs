@@ -22,16 +22,19 @@ use units::{Bytes, Extent, KIB, Placement, SECTOR};
 pub const SWITCHES: &[Switch] = &[
     (
         "remap",
-        "addresses are remapped, so that all writes reach the drive in sequence",
+        "remaps addresses, so that all writes reach the drive sequentially",
     ),
-    ("remap-tree", "the same, with the ordered tree of the paper"),
+    (
+        "remap-tree",
+        "+remap with the ordered tree of the paper as mapping table",
+    ),
     (
         "remap-lean",
-        "the same, with memory for a quarter of the tables, in sixteen parts",
+        "+remap with memory for a quarter of the mapping tables, in sixteen parts",
     ),
     (
         "remap-trim",
-        "the same; what the layer frees is deallocated on the drive",
+        "+remap that deallocates freed runs on the drive",
     ),
 ];
 

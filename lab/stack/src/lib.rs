@@ -19,6 +19,7 @@ mod image;
 pub mod knobs;
 mod layer;
 mod lies;
+mod losses;
 mod meter;
 mod name;
 mod placement;

@@ -24,23 +24,23 @@ pub struct Stack {
 pub const STACKS: &[Stack] = &[
     Stack {
         name: "raw@block",
-        help: "requests as they are, on a conventional drive; placement is ignored",
+        help: "block requests, on a conventional drive; placement is ignored",
     },
     Stack {
         name: "raw+remap@block",
-        help: "requests over a layer that remaps addresses so that writes come in sequence",
+        help: "block requests over a layer that remaps addresses so that writes become sequential",
     },
     Stack {
         name: "raw@streams",
-        help: "requests with their streams, on a multi-stream drive",
+        help: "block requests with their streams, on a multi-stream drive",
     },
     Stack {
         name: "raw@fdp",
-        help: "requests with their placement handles, on an FDP drive",
+        help: "block requests with their placement handles, on an FDP drive",
     },
     Stack {
         name: "raw@zns",
-        help: "requests as they are, on zones without gaps between them: written in order, or refused",
+        help: "block requests, on a zoned drive without gaps between zones",
     },
     Stack {
         name: "ext4@block",
@@ -48,15 +48,15 @@ pub const STACKS: &[Stack] = &[
     },
     Stack {
         name: "ext4+remap@block",
-        help: "files on ext4, over a layer that remaps addresses so that writes come in sequence",
+        help: "files on ext4, over a layer that remaps addresses so that writes become sequential",
     },
     Stack {
         name: "ext4@streams",
-        help: "files on ext4, with a stream for each lifetime that programs name",
+        help: "files on ext4, with a stream for each lifetime hint of the program",
     },
     Stack {
         name: "ext4@fdp",
-        help: "files on ext4, with a placement handle for each lifetime that programs name",
+        help: "files on ext4, with a placement handle for each lifetime hint of the program",
     },
     Stack {
         name: "f2fs@block",
@@ -64,7 +64,7 @@ pub const STACKS: &[Stack] = &[
     },
     Stack {
         name: "f2fs+remap@block",
-        help: "files on F2FS, over a layer that remaps addresses so that writes come in sequence",
+        help: "files on F2FS, over a layer that remaps addresses so that writes become sequential",
     },
     Stack {
         name: "f2fs@streams",
@@ -76,31 +76,32 @@ pub const STACKS: &[Stack] = &[
     },
     Stack {
         name: "f2fs@zns",
-        help: "files on F2FS, sections as zones; its tables in zones made conventional for them",
+        help: "files on F2FS, each section a zone; its tables in conventional zones",
     },
     Stack {
         name: "btrfs@block",
-        help: "files on Btrfs, the copy-on-write file system of trees, on a conventional drive",
+        help: "files on Btrfs, the copy-on-write file system, on a conventional drive",
     },
     Stack {
         name: "btrfs+remap@block",
-        help: "files on Btrfs, over a layer that remaps addresses so that writes come in sequence",
+        help: "files on Btrfs, over a layer that remaps addresses so that writes become sequential",
     },
     Stack {
         name: "btrfs@streams",
-        help: "files on Btrfs, with a stream for each lifetime that programs name",
+        help: "files on Btrfs, with a stream for each lifetime hint of the program",
     },
     Stack {
         name: "btrfs@fdp",
-        help: "files on Btrfs, with a placement handle for each lifetime that programs name",
+        help: "files on Btrfs, with a placement handle for each lifetime hint of the program",
     },
     Stack {
         name: "btrfs@byte",
-        help: "files on Btrfs by blocks, on a memory-semantic drive with a page cache",
+        help: "files on Btrfs through the block interface, on a byte-addressable drive with a page \
+            cache",
     },
     Stack {
         name: "btrfs-nocow@block",
-        help: "files on Btrfs that overwrites contents in their place, without their checksums",
+        help: "files on Btrfs with nodatacow: contents overwritten in place, without checksums",
     },
     Stack {
         name: "persimmon@zns",
@@ -108,79 +109,88 @@ pub const STACKS: &[Stack] = &[
     },
     Stack {
         name: "zonefs@zns",
-        help: "each zone as a file of Linux' zonefs, seq/0 and so on: for the workload streams",
+        help: "each zone as a file of zonefs, seq/0 and so on; for the workload streams",
     },
     Stack {
         name: "shimmer@zns",
-        help: "files that rules name in zones, kept by Shimmer; others on ext4 in conventional zones",
+        help: "files that match placement rules in zones, by Shimmer; other files on ext4 in \
+            conventional zones",
     },
     Stack {
         name: "zenfs@zns",
-        help: "files that rules name as ZenFS places them: by lifetimes that fit, and nothing is ever moved",
+        help: "files that match placement rules in zones, by ZenFS' lifetime matching, without \
+            relocation",
     },
     Stack {
         name: "shimmer@fdp",
-        help: "files on ext4, with a placement handle for each stream that rules name",
+        help: "files on ext4, with a placement handle for each stream of the placement rules",
     },
     Stack {
         name: "raw@ocssd",
-        help: "requests as they are, on an open-channel drive whose mapping the host holds",
+        help: "block requests, on an open-channel drive with the mapping in the host",
     },
     Stack {
         name: "ext4@ocssd",
-        help: "files on ext4, on an open-channel drive whose mapping the host holds",
+        help: "files on ext4, on an open-channel drive with the mapping in the host",
     },
     Stack {
         name: "f2fs@ocssd",
-        help: "files on F2FS, on an open-channel drive whose mapping the host holds",
+        help: "files on F2FS, on an open-channel drive with the mapping in the host",
     },
     Stack {
         name: "btrfs@ocssd",
-        help: "files on Btrfs, on an open-channel drive whose mapping the host holds",
+        help: "files on Btrfs, on an open-channel drive with the mapping in the host",
     },
     Stack {
         name: "btrfs-nocow@ocssd",
-        help: "files on Btrfs that overwrites contents in their place, on an open-channel drive",
+        help: "files on Btrfs with nodatacow, on an open-channel drive with the mapping in the \
+            host",
     },
     Stack {
         name: "hyfim@ocssd",
-        help: "files on HyFiM: Btrfs that exchanges what is forced in a mapping in persistent memory",
+        help: "files on HyFiM: Btrfs that syncs by remapping, with the mapping in persistent \
+            memory",
     },
     Stack {
         name: "raw@byte",
-        help: "requests as they are, by blocks, on a memory-semantic drive with a page cache",
+        help: "block requests, on a byte-addressable drive with a page cache",
     },
     Stack {
         name: "ext4@byte",
-        help: "files on ext4 by blocks, on a memory-semantic drive with a page cache",
+        help: "files on ext4 through the block interface, on a byte-addressable drive with a page \
+            cache",
     },
     Stack {
         name: "f2fs@byte",
-        help: "files on F2FS by blocks, on a memory-semantic drive with a page cache",
+        help: "files on F2FS through the block interface, on a byte-addressable drive with a page \
+            cache",
     },
     Stack {
         name: "bytefs@byte",
-        help: "files on ByteFS: lines and blocks, on a drive with a write log and transactions",
+        help: "files on ByteFS by cache lines and blocks, on a drive with a write log and \
+            transactions",
     },
     Stack {
         name: "bytefs+divided@byte",
-        help: "ByteFS on a drive whose memory is log and page cache, as SkyByte divides it",
+        help: "ByteFS on a drive whose DRAM is divided into log and page cache as in SkyByte",
     },
     Stack {
         name: "bytefs-log@byte",
-        help: "ByteFS whose file contents go by blocks alone",
+        help: "ByteFS with file contents by blocks only",
     },
     Stack {
         name: "bytefs-dual@byte",
-        help: "ByteFS whose metadata alone go by lines, over an undo journal, without a write log",
+        help: "ByteFS with only metadata by cache lines, over an undo journal, without a write log",
     },
     Stack {
         name: "nova@byte",
-        help: "files on NOVA, in place by lines, on a memory-semantic drive with a page cache",
+        help: "files on NOVA, in place by cache lines, on a byte-addressable drive with a page \
+            cache",
     },
     Stack {
         name: "pmfs@byte",
-        help: "files on PMFS, in place by lines over an undo journal, with a page cache",
+        help: "files on PMFS, in place by cache lines over an undo journal, on a byte-addressable \
+            drive",
     },
 ];
 
@@ -303,7 +313,7 @@ fn refusal(host: &str, drive: &str, switches: &[&str]) -> Option<String> {
     if !drives.contains(&drive) {
         let drives = drives.join(", ");
         return Some(format!(
-            "{host} makes no sense on a {drive} drive: it needs {drives}"
+            "{host} does not run on the drive {drive}: it needs one of {drives}"
         ));
     }
     let of_layer = |switch: &str| layer::SWITCHES.iter().any(|(name, _)| *name == switch);
@@ -312,8 +322,8 @@ fn refusal(host: &str, drive: &str, switches: &[&str]) -> Option<String> {
         if !makes_sense {
             let (hosts, drives) = (layer::HOSTS.join(", "), layer::DRIVES.join(", "));
             return Some(format!(
-                "+{switch} makes no sense here: it needs blocks that are written anywhere, as of \
-                 {hosts} on {drives}"
+                "+{switch} is not available here: the layer needs a host that writes blocks in \
+                 place ({hosts}) on one of the drives {drives}"
             ));
         }
     }
@@ -326,7 +336,7 @@ fn refusal(host: &str, drive: &str, switches: &[&str]) -> Option<String> {
     let layers = layer::SWITCHES.iter().filter(|_| layers);
     let names: Vec<&str> = known.iter().chain(layers).map(|(name, _)| *name).collect();
     Some(match names.is_empty() {
-        true => format!("{host} has no switches, so +{switch} means nothing"),
+        true => format!("{host} has no switches: remove +{switch}"),
         false => format!(
             "expected one of the switches +{}, found +{switch}",
             names.join(", +")
@@ -351,16 +361,16 @@ mod tests {
         let says = |text: &str| text.parse::<StackName>().unwrap_err().to_string();
         assert!(says("block").contains("HOST@DRIVE"));
         assert!(says("raw+@block").contains("HOST@DRIVE"));
-        assert!(says("zenfs@fdp").contains("makes no sense on a fdp drive: it needs zns"));
+        assert!(says("zenfs@fdp").contains("does not run on the drive fdp: it needs one of zns"));
         assert!("shimmer+wiredtiger+half@zns".parse::<StackName>().is_ok());
         assert!(says("shimmer+oracle@zns").contains("+rocksdb, "));
-        assert!(says("persimmon@block").contains("makes no sense on a block drive"));
+        assert!(says("persimmon@block").contains("does not run on the drive block"));
         assert!("ext4+discard+remap-lean@fdp".parse::<StackName>().is_ok());
         assert!("raw+remap-tree@block".parse::<StackName>().is_ok());
-        assert!(says("ext4+remap@byte").contains("+remap makes no sense here"));
-        assert!(says("f2fs+remap@zns").contains("+remap makes no sense here"));
+        assert!(says("ext4+remap@byte").contains("+remap is not available here"));
+        assert!(says("f2fs+remap@zns").contains("+remap is not available here"));
         assert!(says("raw+remapped@block").contains("+remap-tree"));
-        assert!(says("ext4@zns").contains("makes no sense on a zns drive"));
+        assert!(says("ext4@zns").contains("does not run on the drive zns"));
         assert!("ext4@skybyte".parse::<StackName>().is_ok());
         assert!("ext4+discard@hyfim-ocssd".parse::<StackName>().is_ok());
         assert!("f2fs+lfs@zn540".parse::<StackName>().is_ok());
@@ -373,10 +383,13 @@ mod tests {
         ] {
             assert!(format!("{stack}@ocssd").parse::<StackName>().is_ok());
         }
-        assert!(says("btrfs+pmbuffer@block").contains("+pmbuffer makes no sense on a block drive"));
-        assert!(says("btrfs+optane@ocssd").contains("+optane makes no sense without +pmbuffer"));
+        assert!(says("btrfs+pmbuffer@block").contains(
+            "+pmbuffer is not available on the drive \
+            block"
+        ));
+        assert!(says("btrfs+optane@ocssd").contains("+optane needs the switch +pmbuffer"));
         assert!(says("ext4+pmbuffer@ocssd").contains("expected one of the switches"));
-        assert!(says("hyfim@block").contains("makes no sense on a block drive"));
+        assert!(says("hyfim@block").contains("does not run on the drive block"));
         assert!(
             "hyfim+discard+dup+nosums@ocssd"
                 .parse::<StackName>()

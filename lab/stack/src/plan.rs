@@ -76,7 +76,7 @@ impl FromStr for Until {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let named = Self::ALL.into_iter().find(|until| until.name() == text);
-        named.ok_or_else(|| "expected steady, or end".to_owned())
+        named.ok_or_else(|| "expected steady or end".to_owned())
     }
 }
 

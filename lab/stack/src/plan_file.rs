@@ -50,7 +50,7 @@ const FIXED: [&str; 2] = ["host", "page_cache"];
 /// Largest number of plans from one file.
 pub const MOST_PLANS: usize = 100_000;
 
-/// Texts that tell a plan from the others of its file, such as `KNOB=VALUE`.
+/// Texts that tell a plan from the others of its file, such as `SETTING=VALUE`.
 type Label = Vec<String>;
 
 /// A parsed plan file.
@@ -164,7 +164,7 @@ impl File<'_> {
     fn list<T: DeserializeOwned>(&self, key: &str) -> Result<Option<Vec<T>>, StackError> {
         let list: Option<Vec<T>> = self.value(key)?;
         if list.as_ref().is_some_and(Vec::is_empty) {
-            let problem = format!("{key}: expected a list with something in it");
+            let problem = format!("{key}: expected a list that is not empty");
             return Err(self.at(self.leaf(key), problem));
         }
         Ok(list)
@@ -209,7 +209,7 @@ impl File<'_> {
             .map(|leaf| {
                 let values = match &leaf.value {
                     Value::Array(values) if values.is_empty() => {
-                        let problem = "expected a list with something in it";
+                        let problem = "expected a list that is not empty";
                         return Err(self.at(Some(leaf), problem));
                     }
                     Value::Array(values) => values.clone(),

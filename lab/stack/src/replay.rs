@@ -87,11 +87,11 @@ impl Again {
             false if windows >= MOST_WINDOWS => {
                 format!("not steady at the bound of {MOST_WINDOWS} capacities")
             }
-            false => "not steady, as a pass wrote nothing".to_owned(),
+            false => "not steady, because a pass wrote no data".to_owned(),
         };
         Some(format!(
             "passes over the workload: {passes}, windows of the drive's capacity in writes: \
-             {windows}, {end}; all passes are in the numbers"
+             {windows}, {end}; the numbers cover all passes"
         ))
     }
 }
@@ -338,11 +338,11 @@ impl Sampled for Replay {
 pub(crate) const fn lacks(op: Op, has_zones: bool) -> Option<&'static str> {
     match op {
         _ if op.needs_zones() && !has_zones => {
-            Some("a drive with zones is expected, such as that of raw@zns")
+            Some("expected a drive with zones, such as that of raw@zns")
         }
         Op::Zeroes if has_zones => Some(
-            "a drive without zones is expected, such as that of raw@block, because zones are filled \
-             by writes and appends alone",
+            "expected a drive without zones, such as that of raw@block, because zones are filled \
+             by writes and appends only",
         ),
         _ => None,
     }

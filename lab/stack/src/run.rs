@@ -391,9 +391,8 @@ pub(crate) fn check(plan: &Plan) -> Result<(), StackError> {
     if plan.until == Until::Steady && plan.stack.host != "raw" {
         return Err(StackError::Stack {
             stack: plan.stack.to_string(),
-            reason: "a workload of files cannot be repeated until steady, since its files are \
-                     there after the first pass: expected a workload that writes more, or a \
-                     stack with the host raw"
+            reason: "--until steady needs a stack with the host raw, because the files of a file \
+                workload exist after its first pass; use a workload that writes more instead"
                 .to_owned(),
         });
     }

@@ -3,8 +3,10 @@
 //! Invariant: an honest port passes every command to the drive; a lying one acknowledges forced
 //! writes that are still in the drive's buffers.
 
+use crate::losses::Losses;
 use host::{Computing, Who, ZonedDevice, ZonedPort};
 use ssd::{Content, Sink, ZoneAction, ZoneInfo, ZoneLimits, ZoneStatus, ZoneUse};
+use std::rc::Rc;
 use units::{Extent, Lba, Ns, Refusals};
 
 /// The zones of a drive, honest or lying.
@@ -12,17 +14,39 @@ use units::{Extent, Lba, Ns, Refusals};
 pub struct ZonePort {
     zones: ZonedDevice,
     lies: bool,
+    losses: Rc<Losses>,
 }
 
 impl ZonePort {
-    pub(crate) const fn new(zones: ZonedDevice, lies: bool) -> Self {
-        Self { zones, lies }
+    pub(crate) const fn new(zones: ZonedDevice, lies: bool, losses: Rc<Losses>) -> Self {
+        Self {
+            zones,
+            lies,
+            losses,
+        }
     }
 }
 
 impl ZonedPort for ZonePort {
-    host::pass_zoned!([|own| &own.zones] limits, zone, in_use, refusals, report, read, copy, manage,
-        commit, compute);
+    host::pass_zoned!([|own| &own.zones] limits, zone, in_use, refusals, report, compute);
+
+    async fn read(&self, extent: Extent, sink: &mut impl Sink, who: Who) -> Result<(), ZoneStatus> {
+        let read = self.zones.read(extent, sink, who).await;
+        self.losses.note(read, who)
+    }
+
+    async fn copy(&self, sources: &[Extent], to: Lba) -> Result<(), ZoneStatus> {
+        self.losses.note_other(self.zones.copy(sources, to).await)
+    }
+
+    async fn manage(&self, zone: u32, action: ZoneAction) -> Result<(), ZoneStatus> {
+        let managed = self.zones.manage(zone, action).await;
+        self.losses.note_other(managed)
+    }
+
+    async fn commit(&self, end: Lba) -> Result<(), ZoneStatus> {
+        self.losses.note_other(self.zones.commit(end).await)
+    }
 
     async fn write(
         &self,
@@ -32,7 +56,8 @@ impl ZonedPort for ZonePort {
         fua: bool,
     ) -> Result<(), ZoneStatus> {
         let fua = fua && !self.lies;
-        self.zones.write(extent, content, who, fua).await
+        let written = self.zones.write(extent, content, who, fua).await;
+        self.losses.note_other(written)
     }
 
     async fn append(
@@ -44,13 +69,14 @@ impl ZonedPort for ZonePort {
         fua: bool,
     ) -> Result<Lba, ZoneStatus> {
         let fua = fua && !self.lies;
-        self.zones.append(zone, sectors, content, who, fua).await
+        let appended = self.zones.append(zone, sectors, content, who, fua).await;
+        self.losses.note_other(appended)
     }
 
     async fn flush(&self) -> Result<(), ZoneStatus> {
         if self.lies {
             return Ok(());
         }
-        self.zones.flush().await
+        self.losses.note_other(self.zones.flush().await)
     }
 }

@@ -28,7 +28,7 @@ pub struct Shipped {
 /// Recording of RocksDB's file calls, the default workload of commands for stacks with files.
 pub static RECORDING: Shipped = Shipped {
     name: "rocksdb",
-    help: "the recording that comes with the program: RocksDB's db_bench, its file calls",
+    help: "shipped recording of file calls: RocksDB's db_bench, the default of compare",
     params: &CALLS,
     size: Some(Bytes(1_408 * MIB)),
     contents: include_bytes!("../../../flashloom/traces/rocksdb.flt"),
@@ -38,22 +38,22 @@ pub static RECORDING: Shipped = Shipped {
 static STORES: [Shipped; 4] = [
     store(
         "rocksdb-fifo",
-        "a recording that comes along: RocksDB's db_bench with FIFO compaction",
+        "shipped recording of file calls: RocksDB's db_bench with FIFO compaction",
         include_bytes!("../../../flashloom/traces/rocksdb-fifo.flt"),
     ),
     store(
         "wiredtiger",
-        "a recording that comes along: WiredTiger's LSM tree, loaded, written over and read",
+        "shipped recording of file calls: WiredTiger's LSM tree, loaded, written over and read",
         include_bytes!("../../../flashloom/traces/wiredtiger.flt"),
     ),
     store(
         "postgresql",
-        "a recording that comes along: PostgreSQL under pgbench, its file calls",
+        "shipped recording of file calls: PostgreSQL under pgbench",
         include_bytes!("../../../flashloom/traces/postgresql.flt"),
     ),
     store(
         "sqlite",
-        "a recording that comes along: SQLite's shell with a write-ahead log",
+        "shipped recording of file calls: SQLite's shell with a write-ahead log",
         include_bytes!("../../../flashloom/traces/sqlite.flt"),
     ),
 ];
@@ -72,7 +72,7 @@ const fn store(name: &'static str, help: &'static str, contents: &'static [u8]) 
 /// files.
 pub static REQUESTS: Shipped = Shipped {
     name: "postgres-ext4",
-    help: "the trace that comes with the program: PostgreSQL on ext4, its block requests",
+    help: "shipped trace of block requests: PostgreSQL on ext4",
     params: &TRACE,
     size: None,
     contents: include_bytes!("../../../flashloom/traces/postgres-ext4.csv.zst"),

@@ -1,4 +1,4 @@
-//! How fast two pages are compared line by line; the paper reports 14 GB/s.
+//! Speed of comparing two pages line by line; the paper reports 14 GB/s.
 #![allow(missing_docs, reason = "criterion's macros make undocumented items")]
 
 use bytefs::changed_lines;

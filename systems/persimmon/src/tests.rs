@@ -200,34 +200,6 @@ fn zones_are_divided_by_the_formula() {
     assert_eq!(refused.err(), Some(LayoutError::Conventional(2)));
 }
 
-#[test]
-fn a_new_file_system_is_one_of_f2fs_and_writes_at_pointers_only() {
-    let kernel = Kernel::new();
-    let sim = kernel.sim();
-    kernel.block_on(async move {
-        let port = zones(&sim);
-        let options = MkfsOptions::default();
-        crate::format(&sim, &port, &options).await.unwrap();
-        let full = port.zone(0).map(|zone| zone.state);
-        assert_eq!(
-            full,
-            Some(ZoneState::Full),
-            "the superblock is written once"
-        );
-        for round in 0..3 {
-            let (fs, _) = crate::mount(&sim, &port, Options::default()).await.unwrap();
-            vfs::Body::unmount(&fs).await.unwrap();
-            assert_eq!(fs.persist().metrics().checkpoints, 1, "round {round}");
-        }
-        let again = MkfsOptions {
-            uuid: [9; 16],
-            ..options
-        };
-        crate::format(&sim, &port, &again).await.unwrap();
-        crate::mount(&sim, &port, Options::default()).await.unwrap();
-    });
-}
-
 /// Versions of blocks that a run has flushed (`forced`) and written (`begun`), and the
 /// footer and page addresses that its last checkpoint would have.
 #[derive(Default)]

@@ -1,4 +1,4 @@
-//! What a tree of files says: names beside names, pieces beside sizes.
+//! Check of a subvolume's tree: names against names, extents against sizes.
 
 use crate::format::extent::{Piece, piece};
 use crate::format::inode::{InodeItem, NODATASUM, entries, name_refs};
@@ -10,7 +10,7 @@ use vfs::FileKind;
 /// A name: the directory, its number there, and its bytes.
 type Name = (u64, u64, Vec<u8>);
 
-/// What was met of an inode.
+/// Findings about an inode, collected over its items.
 #[derive(Default)]
 struct Inode {
     item: Option<InodeItem>,
@@ -18,7 +18,7 @@ struct Inode {
     names: BTreeSet<Name>,
     /// Bytes of its pieces.
     bytes: u64,
-    /// Where its last piece ends.
+    /// End of its last extent in the file.
     end: u64,
     /// Bytes of the names in it, twice.
     size: u64,
@@ -34,7 +34,7 @@ pub(super) struct Files {
     by_index: BTreeMap<Name, Key>,
     /// Entries by the hash of their names: directory and name.
     by_hash: BTreeMap<(u64, Vec<u8>), Key>,
-    /// What contents have sums, by address.
+    /// Written ranges of addresses, each with the inode that refers to it.
     summed: Vec<(u64, Range<u64>)>,
 }
 
@@ -106,7 +106,7 @@ impl Files {
         }
     }
 
-    /// What contents have sums.
+    /// Ranges of addresses whose contents must have checksums: those of inodes without `NODATASUM`.
     pub(super) fn summed(&self) -> impl Iterator<Item = Range<u64>> + '_ {
         let has = |number: &u64| {
             let item = self.inodes.get(number).and_then(|inode| inode.item);
@@ -116,7 +116,7 @@ impl Files {
         summed.map(|(_, span)| span.clone())
     }
 
-    /// What is wrong.
+    /// Compares the items of each inode and reports contradictions.
     pub(super) fn judge(&self) -> Vec<String> {
         let mut found = Vec::new();
         let tree = self.tree;

@@ -24,7 +24,7 @@ pub struct Inspector<'a, I: Image + ?Sized> {
     roots: BTreeMap<u64, RootItem>,
 }
 
-/// What people call a tree.
+/// Name of a tree, for output.
 fn name_of(tree: u64) -> &'static str {
     match tree {
         id::ROOT_TREE => "roots",
@@ -40,7 +40,7 @@ fn name_of(tree: u64) -> &'static str {
     }
 }
 
-/// What the chunks of these flags hold, and how often.
+/// Contents and profile of a chunk, in words.
 fn held(flags: u64) -> String {
     let what = [
         (hold::DATA, "data"),
@@ -68,7 +68,7 @@ impl<'a, I: Image + ?Sized> Inspector<'a, I> {
         Ok(Self { check, roots })
     }
 
-    /// What nodes could not be read, so far.
+    /// Nodes that could not be read so far.
     #[must_use]
     pub fn findings(&self) -> &[Finding] {
         self.check.findings.so_far()
@@ -138,7 +138,7 @@ impl<'a, I: Image + ?Sized> Inspector<'a, I> {
         out
     }
 
-    /// What the items of an inode say, in the order of their keys.
+    /// Visits the items of an inode in the order of their keys, and returns its inode item.
     fn items_of(&mut self, number: u64, visit: &mut dyn FnMut(Key, &[u8])) -> Option<InodeItem> {
         let (start, mut found) = (self.start(id::FS_TREE)?, None);
         self.check.items(start, &mut |key, data| {

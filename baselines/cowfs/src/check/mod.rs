@@ -2,9 +2,8 @@
 //! to is walked, and set beside what the trees of extents, chunks and sums say. What was
 //! forced since is for a mount to lay over it, and not looked at.
 //!
-//! Invariants: no two trees have one root, and a walk of a tree looks at a node once; what a
-//! node refers to is counted once. So the work is bounded by trees times nodes, whatever the
-//! image says.
+//! Invariants: no two trees have one root, and a walk of a tree looks at a node once; what a node
+//! refers to is counted once. So the work is bounded by trees times nodes, whatever the image says.
 
 mod files;
 mod inspect;
@@ -23,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use vfs::{Finding, Findings};
 
-/// A walk.
+/// State of a walk through all trees.
 struct Check<'a, I: Image + ?Sized> {
     image: &'a I,
     superblock: Superblock,
@@ -35,7 +34,7 @@ struct Check<'a, I: Image + ?Sized> {
     full: Option<Rc<BTreeSet<u64>>>,
 }
 
-/// What is wrong with an image; nothing if it is sound.
+/// Checks an image; returns no finding if it is sound.
 pub fn check<I: Image + ?Sized>(image: &I) -> Vec<Finding> {
     let mut check = match Check::open(image) {
         Ok(check) => check,
@@ -74,7 +73,7 @@ fn start_of(item: &RootItem) -> Start {
 }
 
 impl<'a, I: Image + ?Sized> Check<'a, I> {
-    /// What the newest superblock leads to, with its chunks.
+    /// Reads the newest superblock and the chunks that it leads to.
     fn open(image: &'a I) -> Result<Self, Findings> {
         let size = image.blocks().saturating_mul(SECTOR_BYTES);
         let none = || "there is no superblock that can be used".to_owned();

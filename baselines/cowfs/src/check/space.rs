@@ -1,4 +1,5 @@
-//! Who refers to what, and what the trees of extents, chunks and sums say of it.
+//! Check of references and space: the extents that trees refer to against the trees of extents,
+//! chunks and checksums.
 
 use super::Check;
 use crate::format::extent::{self, Extent, Piece, Ref, piece, summed};
@@ -11,14 +12,13 @@ use host::Image;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// The length of an extent, its level if it is a node, and how often it is referred to by
-/// whom.
+/// Length of an extent in bytes, its level if it is a node, and the count of each reference.
 type Referred = (u64, Option<u8>, BTreeMap<Ref, u64>);
 
-/// What was met.
+/// References and extents collected by the walk.
 #[derive(Default)]
 pub(super) struct Met {
-    /// References by extent.
+    /// References, by the address of their extent.
     refs: BTreeMap<u64, Referred>,
     /// Nodes whose references were counted.
     counted: BTreeSet<u64>,
@@ -43,7 +43,7 @@ impl Met {
     }
 }
 
-/// What the tree of extents says.
+/// Contents of the extent tree.
 #[derive(Default)]
 struct Said {
     extents: BTreeMap<u64, (u64, Option<u8>, Extent)>,

@@ -1,11 +1,10 @@
-//! Items of space: extents and who refers to them, extents of files, sums of contents,
-//! and block groups.
+//! Items about space: extents and their references, extents of files, checksums of contents, and
+//! block groups.
 //= btrfs-format 3
 
 use super::{Key, SECTOR_BYTES, kind};
 
-/// An extent: so many references, since this generation, of this kind. References that
-/// fit follow.
+/// An extent: so many references, since this generation, of this kind. References that fit follow.
 pub(crate) mod item {
     units::layout! { 24:
         REFS: u64 = 0,
@@ -26,7 +25,7 @@ pub(crate) const FULL_BACKREF: u64 = 1 << 8;
 /// items of their own. A sixteenth of a leaf, as in Linux.
 pub(crate) const ITEM_MOST: usize = super::node::LEAF / 16;
 
-/// Who refers to an extent.
+/// Reference to an extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Ref {
     /// A node: the tree that it is in.
@@ -61,7 +60,7 @@ impl Ref {
         }
     }
 
-    /// What it is found by among those of its kind.
+    /// Second part of the reference's key: a number, or the hash of a data reference.
     //= btrfs-format 3.2
     pub(crate) fn hash(self) -> u64 {
         match self {
@@ -186,8 +185,7 @@ impl Extent {
         })
     }
 
-    /// Its bytes. References are sorted by kind, and those of a kind from the highest
-    /// hash on.
+    /// Its bytes. References are sorted by kind, and those of a kind from the highest hash on.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let mut out = vec![0; item::SIZE];
         item::REFS.put(&mut out, self.refs);
@@ -208,7 +206,7 @@ impl Extent {
     }
 }
 
-/// What a block group says of itself.
+/// Fields of a block group's item.
 pub(crate) mod group {
     units::layout! { 24:
         USED: u64 = 0,
@@ -254,11 +252,11 @@ pub(crate) enum Piece<'a> {
 pub(crate) struct Part {
     /// The generation that it was written in.
     pub(crate) generation: u64,
-    /// Where the extent begins; 0 for a hole.
+    /// Address of the extent; 0 for a hole.
     pub(crate) bytenr: u64,
     /// Bytes of the extent.
     pub(crate) len: u64,
-    /// Where the part begins in it.
+    /// Offset of the part in the extent, in bytes.
     pub(crate) offset: u64,
     /// Bytes of the part.
     pub(crate) bytes: u64,
@@ -281,7 +279,8 @@ impl Part {
         Self { bytes, ..self }
     }
 
-    /// Who refers to the extent, if the part is at `at` in the file.
+    /// Reference that the inode `ino` of the tree `root` holds on the extent, with the part at
+    /// offset `at` of the file.
     pub(crate) const fn owner(self, root: u64, ino: u64, at: u64) -> Ref {
         Ref::Data {
             root,
@@ -318,8 +317,7 @@ pub(crate) fn inline_item(generation: u64, contents: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The piece of a file that an item is; none if it is packed in a way that nothing here
-/// can read.
+/// The piece of a file that an item is; none if it is packed in a way that nothing here can read.
 pub(crate) fn piece(data: &[u8]) -> Option<Piece<'_>> {
     let plain = file::COMPRESSION.get(data) == 0
         && file::ENCRYPTION.get(data) == 0
@@ -357,7 +355,7 @@ fn piece_is_sound(key: Key, data: &[u8]) -> bool {
         return false;
     }
     match piece(data) {
-        // What is packed is not read; who refers to its extent is known all the same.
+        // A compressed piece is not read, but its reference to the extent is known.
         None => file::KIND.get(data) == 0 || data.len() == file::SIZE,
         Some(Piece::Inline(bytes)) => key.offset == 0 && bytes.len() <= super::SECTOR,
         Some(Piece::Extent(part)) => {

@@ -79,7 +79,7 @@ fn device_in_format(rdev: u32) -> u64 {
 }
 
 impl InodeItem {
-    /// What lies in `data`, which are as long as an inode is.
+    /// Decodes `data`, which must have the size of an inode item.
     pub(crate) fn get(data: &[u8]) -> Self {
         Self {
             generation: item::GENERATION.get(data),
@@ -147,7 +147,7 @@ impl InodeItem {
         }
     }
 
-    /// What the file API sees of it; none if it is nothing that there is.
+    /// Attributes as the file API shows them; `None` if the mode names no file type.
     pub(crate) fn attr(&self) -> Option<Attr> {
         Some(Attr {
             kind: FileKind::of_mode(self.mode as u16)?,
@@ -207,7 +207,7 @@ pub(crate) struct Entry<'a> {
 }
 
 impl Entry<'_> {
-    /// Its bytes.
+    /// Encodes the entry; `transid` is the generation that adds it.
     pub(crate) fn bytes(&self, transid: u64) -> Vec<u8> {
         let mut out = vec![0; entry::SIZE];
         let mut location = [0; Key::BYTES];
@@ -222,7 +222,7 @@ impl Entry<'_> {
         out
     }
 
-    /// Bytes of it.
+    /// Size of the encoded entry in bytes.
     pub(crate) fn len(&self) -> usize {
         entry::SIZE + self.name.len() + self.value.len()
     }
@@ -268,7 +268,7 @@ pub(crate) fn entries(data: &[u8]) -> Entries<'_> {
     Entries(data)
 }
 
-/// Where the entry of `name` lies in an item, from its first byte to behind its last.
+/// Byte range of the entry `name` in an item; `None` if the item has no such entry.
 pub(crate) fn entry_span(data: &[u8], name: &[u8]) -> Option<std::ops::Range<usize>> {
     let mut at = 0;
     for entry in entries(data) {
@@ -303,7 +303,7 @@ mod far_ref {
 /// A name of an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NameRef<'a> {
-    /// The directory.
+    /// Inode number of the directory.
     pub(crate) parent: u64,
     /// The number of the entry there.
     pub(crate) index: u64,

@@ -1,7 +1,7 @@
 //! The on-disk format: one home for each layout of bytes.
 //!
-//! Invariant: whoever reads and whoever writes a structure share its table of fields; a
-//! node that passed [`node::verify`] has items of the sizes that the accessors need.
+//! Invariant: readers and writers of a structure share its table of fields; a node that passed
+//! [`node::verify`] has items of the sizes that the accessors need.
 //!
 //! Numbers are little endian. A tree is found by its number in the tree of roots; an item
 //! by its key: an object, a kind and an offset whose meaning the kind gives.
@@ -15,16 +15,16 @@ pub(crate) mod tree;
 
 /// Bytes of a sector, the unit of file contents: 4096.
 pub const SECTOR: usize = 4096;
-/// The same.
+/// [`SECTOR`] as an address.
 pub(crate) const SECTOR_BYTES: u64 = SECTOR as u64;
 /// Bytes of a node of a tree: 16384, the default of `mkfs.btrfs`.
 pub const NODE: usize = 16_384;
-/// The same.
+/// [`NODE`] as an address.
 pub(crate) const NODE_BYTES: u64 = NODE as u64;
 /// Sectors of a node.
 pub(crate) const NODE_SECTORS: usize = NODE / SECTOR;
 
-/// A sector.
+/// Contents of a sector.
 pub type Block = [u8; SECTOR];
 
 /// Identity of a file system, or of a part of one.
@@ -41,7 +41,7 @@ pub(crate) fn raw_crc(seed: u32, bytes: &[u8]) -> u32 {
     !crc32c::crc32c_append(!seed, bytes)
 }
 
-/// Where a name is among those of its directory.
+/// Hash of a name: the offset of its [`kind::DIR_ITEM`] in the directory.
 //= btrfs-format 4.2
 pub(crate) fn name_hash(name: &[u8]) -> u64 {
     u64::from(raw_crc(!1, name))
@@ -69,7 +69,7 @@ pub(crate) mod id {
     pub(crate) const DEV_ITEMS: u64 = 1;
     /// The object that chunks are items of.
     pub(crate) const CHUNKS: u64 = 256;
-    /// The one device.
+    /// Number of the only device.
     pub(crate) const DEVICE: u64 = 1;
 
     /// Whether a tree is one of files: a subvolume or a snapshot.
@@ -78,7 +78,7 @@ pub(crate) mod id {
     }
 }
 
-/// Kinds of items.
+/// Kinds of items, the second part of a [`Key`].
 pub(crate) mod kind {
     pub(crate) const INODE_ITEM: u8 = 1;
     pub(crate) const INODE_REF: u8 = 12;
@@ -105,7 +105,7 @@ pub(crate) mod kind {
     pub(crate) const UUID_SUBVOL: u8 = 251;
 }
 
-/// What a chunk and its block group hold, and how often.
+/// Flags of a chunk and its block group: the type of contents, and the profile.
 pub(crate) mod group {
     pub(crate) const DATA: u64 = 1;
     pub(crate) const SYSTEM: u64 = 2;
@@ -116,7 +116,7 @@ pub(crate) mod group {
     pub(crate) const WHAT: u64 = DATA | SYSTEM | METADATA;
 }
 
-/// What an item is found by.
+/// Key of an item; items of a tree are in the order of their keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
     pub(crate) object: u64,

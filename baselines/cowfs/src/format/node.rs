@@ -12,7 +12,7 @@ pub(crate) mod head {
     units::layout! { 101:
         SUM: u32 = 0,
         FSID: [u8; 16] = 32,
-        /// Where it is, in the addresses of the file system.
+        /// Logical address of the node.
         BYTENR: u64 = 48,
         /// Flags, and in the last byte the revision of references.
         FLAGS: u64 = 56,
@@ -23,11 +23,11 @@ pub(crate) mod head {
         ITEMS: u32 = 96,
         LEVEL: u8 = 100,
     }
-    /// Bytes of it.
+    /// Size of the header in bytes.
     pub(crate) const SIZE: usize = 101;
 }
 
-/// It was written.
+/// Flag of a node that was written.
 pub(crate) const WRITTEN: u64 = 1;
 /// Revision 1 of references, in the last byte of the flags.
 pub(crate) const MIXED: u64 = 1 << 56;
@@ -55,7 +55,7 @@ pub(crate) fn blank() -> Box<Bytes> {
     bytes.try_into().expect("it has this length")
 }
 
-/// Who a node is.
+/// Identity and level of a node, for its header.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Head {
     pub(crate) fsid: Uuid,
@@ -66,7 +66,7 @@ pub(crate) struct Head {
     pub(crate) level: u8,
 }
 
-/// An empty node.
+/// Makes a node without items or pointers.
 pub(crate) fn fresh(head: &Head) -> Box<Bytes> {
     let mut bytes = blank();
     let out = &mut bytes[..];
@@ -104,7 +104,7 @@ pub(crate) fn owner(bytes: &Bytes) -> u64 {
     head::OWNER.get(bytes)
 }
 
-/// Where the key of item or pointer `slot` is.
+/// Byte offset of the key of item or pointer `slot`.
 fn place(bytes: &Bytes, slot: usize) -> usize {
     let each = if level(bytes) == 0 { ITEM } else { POINTER };
     head::SIZE + slot * each
@@ -127,7 +127,7 @@ fn set_number(bytes: &mut Bytes, at: usize, value: usize) {
     bytes[at..at + 4].copy_from_slice(&(value as u32).to_le_bytes());
 }
 
-/// Where the data of an item are, from the end of the header on, and how many.
+/// Start of an item's data, relative to the end of the header, and their length in bytes.
 fn span(bytes: &Bytes, slot: usize) -> (usize, usize) {
     let at = head::SIZE + slot * ITEM + Key::BYTES;
     (number(bytes, at), number(bytes, at + 4))
@@ -151,7 +151,8 @@ pub(crate) fn data_mut(bytes: &mut Bytes, slot: usize) -> &mut [u8] {
     &mut bytes[head::SIZE + start..][..len]
 }
 
-/// Where the data of the last item begin.
+/// Start of the last item's data, relative to the end of the header; the size of a leaf if it is
+/// empty.
 fn data_start(bytes: &Bytes) -> usize {
     match items(bytes) {
         0 => LEAF,
@@ -327,13 +328,13 @@ pub(crate) fn cut(bytes: &mut Bytes, slot: usize) {
     }
 }
 
-/// What a node is expected to be.
+/// Properties of a node that its parent states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Expected {
     pub(crate) bytenr: u64,
     pub(crate) generation: u64,
     pub(crate) level: u8,
-    /// What leads to it says that this is its first key.
+    /// First key of the node in the pointer of its parent; `None` for a root.
     pub(crate) first: Option<Key>,
 }
 

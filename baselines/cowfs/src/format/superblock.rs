@@ -40,11 +40,11 @@ mod field {
         CACHE_GENERATION: u64 = 555,
         UUID_TREE_GENERATION: u64 = 563,
     }
-    /// Where the item of the device begins.
+    /// Offset of the copy of the device's item.
     pub(super) const DEVICE: usize = 201;
-    /// Where chunks of nodes of the chunk tree begin, each with its key.
+    /// Offset of the chunks that hold the chunk tree, each with its key.
     pub(super) const SYS_ARRAY: usize = 811;
-    /// Where the last four states begin.
+    /// Offset of the last four states.
     pub(super) const BACKUPS: usize = 2_859;
 }
 
@@ -75,7 +75,7 @@ mod backup {
 
 /// Bytes of the item of a device.
 pub(crate) const DEVICE: usize = 98;
-/// Where superblocks are, as far as the device reaches.
+/// Addresses of the superblock's copies; copies beyond the end of the device are omitted.
 pub(crate) const PLACES: [u64; 3] = [64 << 10, 64 << 20, 256 << 30];
 /// Bytes around each of them that nothing else may be in.
 pub(crate) const KEPT: u64 = 64 << 10;
@@ -83,9 +83,8 @@ const MAGIC: &[u8; 8] = b"_BHRfS_M";
 /// Bytes for chunks of nodes of the chunk tree.
 const SYS_ARRAY: usize = 2_048;
 
-/// References by trees and by nodes; large nodes are none of it where they are as large as
-/// a page; names in items of their own; extents of nodes without their size; no items for
-/// holes.
+/// References by trees and by nodes; large nodes are none of it where they are as large as a page;
+/// names in items of their own; extents of nodes without their size; no items for holes.
 const FEATURES: u64 = MIXED_BACKREF | EXTENDED_REF | SKINNY | NO_HOLES;
 const MIXED_BACKREF: u64 = 1;
 const EXTENDED_REF: u64 = 1 << 6;
@@ -100,10 +99,10 @@ pub enum SuperError {
     /// It could not be read.
     #[error("no superblock could be read")]
     Unread,
-    /// There is none.
+    /// The sectors hold no superblock of Btrfs.
     #[error("there is no superblock of Btrfs")]
     Magic,
-    /// It is damaged.
+    /// The checksum does not match the contents.
     #[error("the superblock has another sum than it says")]
     Sum,
     /// A field of it makes no sense.
@@ -117,7 +116,7 @@ pub enum SuperError {
     ReadOnly(&'static str),
 }
 
-/// Where a tree begins.
+/// Root node of a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Start {
     pub(crate) bytenr: u64,
@@ -132,7 +131,7 @@ pub(crate) struct State {
     pub(crate) bytes_used: u64,
 }
 
-/// A superblock.
+/// Decoded fields of a superblock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Superblock {
     pub(crate) fsid: Uuid,

@@ -1,5 +1,4 @@
-//! Items of trees: roots, subvolumes and their names; chunks, and where they are on the
-//! device.
+//! Items of trees: roots, subvolumes and their names; chunks, and where they are on the device.
 //= btrfs-format 5
 
 use super::inode::{INODE, InodeItem};
@@ -113,7 +112,7 @@ impl RootItem {
         root::PARENT_UUID.put(&mut self.0[..], uuid);
     }
 
-    /// Where the tree is now.
+    /// Sets address, generation and level of the root node.
     pub(crate) fn set_place(&mut self, bytenr: u64, generation: u64, level: u8) {
         let out = &mut self.0[..];
         root::BYTENR.put(out, bytenr);
@@ -130,7 +129,7 @@ impl RootItem {
         root::LAST_SNAPSHOT.put(&mut self.0[..], generation);
     }
 
-    /// Who it is, and when it was made.
+    /// Sets the UUID, the creation time and the generation of the creation.
     pub(crate) fn set_identity(&mut self, uuid: Uuid, now: Timestamp, transid: u64) {
         let out = &mut self.0[..];
         root::UUID.put(out, uuid);
@@ -157,7 +156,7 @@ pub(crate) mod root_ref {
     }
     pub(crate) const SIZE: usize = 18;
 
-    /// Its bytes.
+    /// Encodes a reference from the directory `dir`, with the entry's index and name.
     pub(crate) fn bytes(dir: u64, index: u64, name: &[u8]) -> Vec<u8> {
         let mut out = vec![0; SIZE];
         DIR.put(&mut out, dir);
@@ -209,7 +208,7 @@ pub(crate) struct Chunk {
     pub(crate) start: u64,
     pub(crate) len: u64,
     pub(crate) flags: u64,
-    /// Where each copy begins on the device.
+    /// Device address of each copy.
     pub(crate) copies: Vec<u64>,
 }
 
@@ -286,7 +285,7 @@ pub(crate) mod dev_extent {
     }
     pub(crate) const SIZE: usize = 48;
 
-    /// Its bytes.
+    /// Encodes the extent of the device that belongs to the chunk at address `chunk`.
     pub(crate) fn bytes(chunk: u64, len: u64, chunk_tree: super::Uuid) -> [u8; SIZE] {
         let mut out = [0; SIZE];
         CHUNK_TREE.put(&mut out, super::id::CHUNK_TREE);

@@ -1,4 +1,4 @@
-//! What the tests set up again and again.
+//! Fixtures of the tests: images, mounts and a disk with random latency.
 
 use crate::tools::{assert_clean, has, save};
 use cowfs::{Btrfs, CowFs, MkfsOptions, MountOptions, mkfs, mount};
@@ -13,7 +13,7 @@ use vfs::{Access, Clock, Compute, Process, Vfs};
 
 pub(crate) type Fs = CowFs<Btrfs<RamDisk>>;
 
-/// An image of an empty file system.
+/// An image of an empty file system, as [`mkfs`] writes it.
 pub(crate) fn made(options: &MkfsOptions) -> Vec<u8> {
     let mut image = vec![0; options.blocks as usize * cowfs::SECTOR];
     for (at, block) in mkfs(options).unwrap() {
@@ -34,7 +34,7 @@ pub(crate) async fn mounted(
     Vfs::mount(sim, body, cache(tiny), clock, compute)
 }
 
-/// Asserts that nobody complains about an image.
+/// Asserts that the checker, and `btrfs check` if installed, find no fault in an image.
 pub(crate) fn judge(image: &[u8]) {
     assert_eq!(cowfs::check(image), []);
     if has("btrfs") {
@@ -43,8 +43,8 @@ pub(crate) fn judge(image: &[u8]) {
     }
 }
 
-/// Runs `work` as root on a file system in `image`, unmounts it, and gives what is on the
-/// medium, which must be sound.
+/// Runs `work` as root on the file system in `image` and unmounts it. Returns the resulting
+/// image, which must be sound.
 pub(crate) fn with_root<W>(
     image: &[u8],
     options: MountOptions,
@@ -68,8 +68,8 @@ where
     image
 }
 
-/// A disk each of whose commands takes a time of its own: they overtake each other, and
-/// whoever publishes is on his way for long.
+/// A disk that delays each command by a random time below 4 µs: commands overtake each other,
+/// and publications take long.
 #[derive(Clone)]
 pub(crate) struct Late {
     disk: RamDisk,

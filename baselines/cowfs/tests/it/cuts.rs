@@ -1,6 +1,5 @@
-//! The power is cut before every event of runs, and any part of what was not flushed is
-//! kept: what was forced is there, other names are as of one instant, and the medium is
-//! sound.
+//! Power cuts before every event of a run, each with a random part of the unflushed writes
+//! kept: forced contents survive, other names are of one instant, and the medium is sound.
 
 use crate::bench::{Late, eager, judge, made};
 use cowfs::{Btrfs, CowFs, MkfsOptions, MountOptions, Recovery, mount};
@@ -40,21 +39,20 @@ struct Live {
     own: RefCell<Own>,
 }
 
-/// Who runs beside the program that is judged.
+/// Concurrent load beside the program under test.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Beside {
     Nobody,
-    /// Somebody who forces a file of his own again and again, and everything now and then, on
-    /// a disk whose commands take their time: most cuts come while a state is on its way, and
-    /// other calls are made.
+    /// A task that forces its own file repeatedly and syncs everything now and then, on a
+    /// [`Late`] disk: most cuts fall into a publication while other calls run.
     Forcing,
 }
 
-/// The file of who runs beside.
+/// Path of the file of [`Beside::Forcing`].
 const OWN: &[u8] = b"/own";
 const OWN_PAGES: u64 = 5;
 
-/// The pages of that file: what was forced last, and what was written since.
+/// Patterns of each page of that file: the last forced one first, then those written since.
 type Own = BTreeMap<u64, Vec<u64>>;
 
 async fn force_beside<P: BlockPort>(
@@ -96,7 +94,8 @@ async fn force_beside<P: BlockPort>(
     }
 }
 
-/// Asserts that what was forced beside is in what was found, which it is taken out of.
+/// Removes the concurrent task's file from `tree`, and asserts that each of its pages holds the
+/// last forced pattern or a later one.
 fn judge_own(own: &Own, tree: &mut Tree) {
     let found = tree.0.remove(OWN).map(|seen| seen.data).unwrap_or_default();
     for (page, allowed) in own {
@@ -139,7 +138,8 @@ async fn work<P: BlockPort>(
     live.done.set(true);
 }
 
-/// Recovers what a cut has left; in some cases the power is cut again meanwhile.
+/// Mounts the contents that a cut has left, reads all files and unmounts. With `again`, cuts
+/// the power once more during a first mount.
 fn recover(
     mut left: Contents,
     in_place: bool,
@@ -172,17 +172,17 @@ fn recover(
     (recovery, tree, disk)
 }
 
-/// What a series of cuts has met.
+/// Counters over a series of cuts.
 #[derive(Clone, Copy, Debug, Default)]
 struct Met {
     cuts: u64,
-    /// Recoveries that had something to lay over the last commit.
+    /// Recoveries that replayed files of a log.
     replayed: u64,
-    /// Forces that the log was enough for.
+    /// Forces that wrote the log only, without a commit.
     logged: u64,
 }
 
-/// Starts a run.
+/// Starts `calls` on a new file system; `how` selects in-place contents and concurrent load.
 fn start(kernel: &Kernel, seed: u64, calls: Vec<Op>, how: (bool, Beside)) -> Rc<Live> {
     let image = made(&MkfsOptions::new(BLOCKS));
     let (sim, disk) = (kernel.sim(), RamDisk::from_image(&kernel.sim(), &image));
@@ -209,7 +209,7 @@ fn start(kernel: &Kernel, seed: u64, calls: Vec<Op>, how: (bool, Beside)) -> Rc<
     live
 }
 
-/// Cuts the power of a run before each event, or one of so many.
+/// Cuts the power of a run before each event, or before one of `of` events on average.
 fn cut(seed: u64, (mix, calls): (Mix, usize), how: (bool, Beside), of: u64) -> Met {
     let in_place = how.0;
     let kernel = Kernel::new();
@@ -224,16 +224,15 @@ fn cut(seed: u64, (mix, calls): (Mix, usize), how: (bool, Beside), of: u64) -> M
         let left = live.disk.after_cut(&mut rng);
         let again = (rng.below(4) == 0).then_some(&mut rng);
         let events = kernel.sim().events();
-        // What the last commit leads to is sound before the log is laid over it.
+        // The last commit is sound even before the log is replayed.
         let found = cowfs::check(&Left(&left));
         assert_eq!(found, [], "seed {seed}, event {events}, before a mount");
         let (recovery, mut tree, disk) = recover(left, in_place, again);
         judge_own(&live.own.borrow(), &mut tree);
         let findings = cowfs::check(&disk.to_image()[..]);
         assert_eq!(findings, [], "seed {seed}, event {events}");
-        // In place, what is forced may be torn by what is written after it. And of a file that
-        // was moved, the model wants whatever happened to its old name too, which a commit
-        // that it does not know of need not have.
+        // Later in-place writes may tear forced contents. And after a rename, the model expects
+        // the change of the old name too, which a commit of the other task need not hold.
         let judged = !in_place && (how.1 == Beside::Nobody || mix == Mix::Contents);
         if !live.busy.get() && judged {
             let wrong = vfs::model::check(&live.model.borrow(), &tree);
@@ -250,7 +249,7 @@ fn cut(seed: u64, (mix, calls): (Mix, usize), how: (bool, Beside), of: u64) -> M
     met
 }
 
-/// What a cut has left, for the checker.
+/// An image of the blocks that a cut has left, for the checker.
 struct Left<'a>(&'a Contents);
 
 impl host::Image for Left<'_> {
@@ -278,22 +277,22 @@ fn cut_some(mix: Mix, seeds: std::ops::Range<u64>, calls: usize, in_place: bool)
 }
 
 #[test]
-fn what_was_forced_of_contents_is_there() {
+fn forced_contents_survive_any_power_cut() {
     cut_some(Mix::Contents, 0..12, 60, false);
 }
 
 #[test]
-fn what_was_forced_of_names_is_there() {
+fn forced_names_survive_any_power_cut() {
     cut_some(Mix::Names, 0..60, 80, false);
 }
 
 #[test]
-fn the_structure_is_sound_where_contents_are_written_in_place() {
+fn structure_is_sound_after_any_cut_with_in_place_contents() {
     cut_some(Mix::Contents, 10..16, 40, true);
 }
 
 #[test]
-fn what_was_forced_is_there_while_others_publish() {
+fn forced_files_survive_cuts_during_other_publications() {
     let mut all = Met::default();
     for (mix, seeds) in [(Mix::Contents, 20..32), (Mix::Names, 40..60)] {
         for seed in seeds {

@@ -1,4 +1,4 @@
-//! Forces that meet a commit on its way.
+//! Forces: during a commit in progress, and the attributes, sizes and holes they make durable.
 
 use crate::bench::{Fs, cache, made, mounted};
 use cowfs::{Batch, Btrfs, MkfsOptions, MountOptions, Persist, mount_with};
@@ -15,7 +15,7 @@ use vfs::{
 
 const BLOCKS: u64 = 12_288;
 
-/// Publishes late, and counts what it has published.
+/// Btrfs whose publications take 100 µs more and are counted.
 pub(crate) struct Slow {
     pub(crate) sim: Sim,
     pub(crate) inner: Btrfs<RamDisk>,
@@ -37,9 +37,9 @@ impl Persist for Slow {
     }
 }
 
-/// Nothing of the file has changed since the commit began, which is on its way.
+/// The file has not changed since the commit in progress began.
 #[test]
-fn a_force_waits_for_the_commit_that_has_what_it_forces() {
+fn force_waits_for_the_commit_in_progress_that_holds_the_file() {
     let image = made(&MkfsOptions::new(BLOCKS));
     let kernel = Kernel::new();
     let sim = kernel.sim();
@@ -84,8 +84,8 @@ fn a_force_waits_for_the_commit_that_has_what_it_forces() {
     });
 }
 
-/// What any power cut leaves of a file that was changed by `change` after all was durable,
-/// and was forced then: nothing else that was not flushed need be there.
+/// Makes a file durable, applies `change`, forces the file, and cuts the power with eight
+/// different selections of the unflushed writes. Returns the file found after each cut.
 fn after_cuts<F>(
     in_place: bool,
     data_only: bool,
@@ -123,7 +123,7 @@ where
     left.map(|left| found(left, options)).collect()
 }
 
-/// The file that a mount finds.
+/// Mounts the contents of a disk; returns attributes and bytes of `/a`.
 fn found(left: BTreeMap<u64, Payload>, options: MountOptions) -> (Attr, Vec<u8>) {
     let kernel = Kernel::new();
     let sim = kernel.sim();
@@ -139,7 +139,7 @@ fn found(left: BTreeMap<u64, Payload>, options: MountOptions) -> (Attr, Vec<u8>)
 }
 
 #[test]
-fn attributes_are_forced_with_their_file() {
+fn fsync_makes_attributes_durable() {
     for (attr, _) in after_cuts(false, false, |process, _| async move {
         process.chmod(b"/a", 0o640).await.unwrap();
     }) {
@@ -148,7 +148,7 @@ fn attributes_are_forced_with_their_file() {
 }
 
 #[test]
-fn a_size_within_a_page_is_forced_with_the_data() {
+fn fdatasync_makes_size_growth_within_a_page_durable() {
     for (attr, bytes) in after_cuts(false, true, |process, file| async move {
         process.ftruncate(file, 6_000).await.unwrap();
     }) {
@@ -158,7 +158,7 @@ fn a_size_within_a_page_is_forced_with_the_data() {
 }
 
 #[test]
-fn what_is_written_in_its_place_is_forced_with_the_data() {
+fn fdatasync_makes_an_in_place_overwrite_durable() {
     for (_, bytes) in after_cuts(true, true, |process, file| async move {
         let (pattern, len) = (9, 4_096);
         let write = process.pwrite(file, 0, Source::Fill { pattern, len });
@@ -169,7 +169,7 @@ fn what_is_written_in_its_place_is_forced_with_the_data() {
 }
 
 #[test]
-fn a_size_that_grows_within_a_page_is_forced_with_what_is_written_in_its_place() {
+fn fdatasync_makes_in_place_growth_within_a_page_durable() {
     for (attr, bytes) in after_cuts(true, true, |process, file| async move {
         let (pattern, len) = (9, 500);
         let write = process.pwrite(file, 5_000, Source::Fill { pattern, len });
@@ -181,7 +181,7 @@ fn a_size_that_grows_within_a_page_is_forced_with_what_is_written_in_its_place()
 }
 
 #[test]
-fn a_size_that_reaches_into_what_is_allocated_is_forced() {
+fn fsync_makes_a_size_over_preallocated_space_durable() {
     for (attr, _) in after_cuts(false, false, |process, file| async move {
         let mode = |keep_size| FallocateMode::Allocate { keep_size };
         process
@@ -198,10 +198,10 @@ fn a_size_that_reaches_into_what_is_allocated_is_forced() {
     }
 }
 
-/// What the last commit has behind an end that was forced since is gone, however the file
-/// gets longer then: between the ends it is a hole.
+/// A forced truncation removes the contents that the last commit holds past the new end. In
+/// whatever way the file grows again, the range between the two ends is a hole.
 #[test]
-fn what_was_cut_off_stays_away_when_the_file_grows_again() {
+fn truncated_contents_do_not_return_when_the_file_grows() {
     const CUT: u64 = 8_192;
     const AGAIN: u64 = 49_152;
     let ways = ["write", "allocate", "share", "size over what is dirty"];

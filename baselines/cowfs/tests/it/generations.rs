@@ -1,5 +1,4 @@
-//! Where nodes are changed in their place: a tree of roots that grows and shrinks, and the
-//! generation of the superblock.
+//! Generation of the superblock with in-place nodes, while the tree of roots grows and shrinks.
 
 use crate::bench::{judge, made};
 use crate::seam::{Journal, Left, body, files_on};
@@ -12,14 +11,14 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use vfs::{Body, Timestamp};
 
-/// So many that a second superblock lies at 64 MiB.
+/// Blocks of the disk; enough for a second superblock at 64 MiB.
 const BLOCKS: u64 = 17_408;
-/// The blocks of both.
+/// Block numbers of the two superblocks.
 const SUPERBLOCKS: [u64; 2] = [16, 16_384];
-/// As many as the tree of roots needs several leaves for.
+/// Number of snapshots; their root items need several leaves.
 const SNAPSHOTS: u64 = 60;
 
-/// What both superblocks say of their generation.
+/// Generations of the two superblocks.
 fn generations(blocks: &BTreeMap<u64, Payload>) -> [u64; 2] {
     SUPERBLOCKS.map(|block| {
         let bytes = blocks[&block].to_bytes();
@@ -27,12 +26,12 @@ fn generations(blocks: &BTreeMap<u64, Payload>) -> [u64; 2] {
     })
 }
 
-/// How many snapshots there are after so many calls.
+/// Number of snapshots after `calls` calls of [`make_and_drop`].
 fn left_after(calls: u64) -> u64 {
     calls.min((2 * SNAPSHOTS).saturating_sub(calls))
 }
 
-/// Makes all, and drops all again.
+/// Creates all snapshots, then drops all; `done` counts the calls that have returned.
 async fn make_and_drop(sim: Sim, disk: RamDisk, journal: Journal, done: Rc<Cell<u64>>) {
     let body = body(&sim, &disk, &journal).await;
     for turn in 0..2 * SNAPSHOTS {
@@ -48,16 +47,16 @@ async fn make_and_drop(sim: Sim, disk: RamDisk, journal: Journal, done: Rc<Cell<
     done.set(2 * SNAPSHOTS + 1);
 }
 
-/// How many snapshots there are in what a cut left, which is sound.
+/// Mounts the state that a cut has left, which must be sound; returns its number of snapshots.
 fn snapshots_in(left: Left) -> u64 {
     let tree = files_on(left, BLOCKS, "a cut");
     tree.0.keys().filter(|path| path.starts_with(b"/s")).count() as u64
 }
 
-/// The generation never falls; and wherever the power is cut while the second superblock is
-/// not what the first is, the newer one is found.
+/// A cut between the writes of the two superblocks leaves different generations: the mount
+/// finds the newer one.
 #[test]
-fn the_generation_rises_while_snapshots_are_made_and_dropped() {
+fn superblock_generation_never_falls_while_snapshots_come_and_go() {
     let kernel = Kernel::new();
     let disk = RamDisk::from_image(&kernel.sim(), &made(&MkfsOptions::new(BLOCKS)));
     let (journal, done) = (Journal::default(), Rc::new(Cell::new(0)));
@@ -73,7 +72,7 @@ fn the_generation_rises_while_snapshots_are_made_and_dropped() {
     while done.get() <= 2 * SNAPSHOTS {
         let left = disk.after_cut(&mut rng);
         let [first, second] = generations(&left);
-        // Unless what was published is still to be done.
+        // A published batch that is not yet written out may still change it.
         if journal.is_done() {
             assert!(first >= last, "{first} after {last}");
             last = first;

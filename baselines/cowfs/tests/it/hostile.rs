@@ -1,5 +1,5 @@
-//! Images that somebody has tampered with who knows the format: sums are made to fit again.
-//! An error or some answer, never a panic, and always an end.
+//! Images tampered with in knowledge of the format, with valid sums. Mount, checker and
+//! inspector return an error or some answer; they never panic, and always end.
 
 use crate::bench::{cache, made, with_root};
 use crate::seam::{Exchange, Journal};
@@ -13,7 +13,7 @@ use sim::{Kernel, Rng, Seed, Sim};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use units::{Bytes, Ns};
 use vfs::model::endure;
 use vfs::{
@@ -21,7 +21,7 @@ use vfs::{
     XattrFlags,
 };
 
-/// All that there is to print.
+/// Prints with each function of the inspector.
 fn inspect<I: Image + ?Sized>(image: &I) {
     let Ok(mut inspector) = Inspector::new(image) else {
         return;
@@ -31,7 +31,8 @@ fn inspect<I: Image + ?Sized>(image: &I) {
     let _ = inspector.extents(ROOT + 2);
 }
 
-/// An image with some of everything, also in a log, and where its nodes are.
+/// An image with every kind of item, forced files in a log included, and the byte offsets of
+/// its nodes.
 fn image() -> &'static (Vec<u8>, Vec<usize>) {
     static IMAGE: OnceLock<(Vec<u8>, Vec<usize>)> = OnceLock::new();
     IMAGE.get_or_init(|| {
@@ -76,7 +77,7 @@ fn image() -> &'static (Vec<u8>, Vec<usize>) {
     })
 }
 
-/// The same with files that were forced, and no commit since.
+/// Forces 20 files on the file system in `image`, without a commit afterwards; returns the image.
 fn forced(image: &[u8]) -> Vec<u8> {
     let kernel = Kernel::new();
     let sim = kernel.sim();
@@ -102,7 +103,7 @@ fn forced(image: &[u8]) -> Vec<u8> {
     kept.to_image()
 }
 
-/// Blocks by number; others are zeros.
+/// An image of blocks by number, and its size in blocks; absent blocks are zeros.
 struct Blocks<'a>(&'a BTreeMap<u64, Payload>, u64);
 
 impl Image for Blocks<'_> {
@@ -116,12 +117,11 @@ impl Image for Blocks<'_> {
     }
 }
 
-/// Steps of all that is done to an image, at most; some thousands are usual.
+/// Maximum events of one kernel run on an image; some thousands are usual.
 const STEPS: u64 = 3_000_000;
 
-/// Mounts an image, reads all of it, writes to it, and asks the checker: once where nodes
-/// are copied, and once where they are changed in their place. Gives whether it could be
-/// mounted.
+/// Runs checker and inspector on an image, then mounts it, reads all files and writes some,
+/// once with copied nodes and once with in-place nodes. Returns whether both could mount it.
 pub(crate) fn survive(contents: BTreeMap<u64, Payload>, blocks: u64) -> bool {
     let _ = check(&Blocks(&contents, blocks));
     inspect(&Blocks(&contents, blocks));
@@ -167,7 +167,7 @@ fn survive_with<S: Persist>(
     mounted.get()
 }
 
-/// Reads all there is, and changes some of it.
+/// Runs [`endure`] twice, which reads and changes files, and unmounts.
 async fn use_all<S: Persist>(sim: &Sim, body: CowFs<S>) {
     let (clock, compute) = (Clock::default(), Compute::unlimited());
     let vfs = Vfs::mount(sim, body, cache(true), clock, compute);
@@ -178,20 +178,36 @@ async fn use_all<S: Persist>(sim: &Sim, body: CowFs<S>) {
     let _ = vfs.unmount().await;
 }
 
-fn survive_bytes(image: &[u8]) -> bool {
-    let kernel = Kernel::new();
-    let disk = RamDisk::from_image(&kernel.sim(), image);
-    let contents = disk.after_cut(&mut Seed(0).stream("nothing is on its way"));
-    survive(contents, (image.len() / SECTOR) as u64)
+/// Blocks of the untouched image, made once: most blocks of a changed image are these.
+fn blocks() -> &'static BTreeMap<u64, Payload> {
+    static BLOCKS: OnceLock<BTreeMap<u64, Payload>> = OnceLock::new();
+    BLOCKS.get_or_init(|| {
+        let kernel = Kernel::new();
+        let disk = RamDisk::from_image(&kernel.sim(), &image().0);
+        disk.after_cut(&mut Seed(0).stream("nothing is on its way"))
+    })
 }
 
-/// Has the sum of what is at `at` fit.
+fn survive_bytes(changed: &[u8]) -> bool {
+    let mut contents = blocks().clone();
+    let pairs = changed.chunks(SECTOR).zip(image().0.chunks(SECTOR));
+    for (block, (new, old)) in (0..).zip(pairs) {
+        if new != old {
+            let bytes = new.try_into().expect("blocks are whole");
+            contents.insert(block, Payload::Bytes(Arc::new(bytes)));
+        }
+    }
+    survive(contents, (changed.len() / SECTOR) as u64)
+}
+
+/// Stores the sum of the `len`-byte node or superblock at `at` in its header.
 fn seal(image: &mut [u8], at: usize, len: usize) {
     let sum = crc32c::crc32c(&image[at + 32..at + len]);
     image[at..at + 4].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// Changes bytes of a node: of its header, of one of its items, or of their data.
+/// Changes random bytes of a node, in its header, one of its item headers or the data of an
+/// item, and updates its sum.
 fn tamper(image: &mut [u8], nodes: &[usize], rng: &mut Rng) {
     let node = nodes[rng.below(nodes.len() as u64) as usize];
     let items = u32::from_le_bytes(image[node + 96..node + 100].try_into().unwrap());
@@ -211,7 +227,7 @@ fn tamper(image: &mut [u8], nodes: &[usize], rng: &mut Rng) {
     seal(image, node, NODE);
 }
 
-/// The fields of items of a kind: where each begins, and its bytes.
+/// Offset and length in bytes of each field in the data of an item of type `kind`.
 const fn fields(kind: u8) -> &'static [(usize, usize)] {
     match kind {
         // An inode: size, bytes, links, mode, flags, number of changes.
@@ -241,7 +257,7 @@ const fn fields(kind: u8) -> &'static [(usize, usize)] {
             (216, 4),
             (238, 1),
         ],
-        // An extent, with the first who refers to it.
+        // An extent, with its first inline reference.
         168 | 169 => &[
             (0, 8),
             (8, 8),
@@ -262,7 +278,7 @@ const fn fields(kind: u8) -> &'static [(usize, usize)] {
     }
 }
 
-/// What a field may be made.
+/// A new value for a field: near `old`, one bit off, a random address, or an edge case.
 fn value(rng: &mut Rng, old: u64) -> u64 {
     let whole = [
         0,
@@ -283,7 +299,7 @@ fn value(rng: &mut Rng, old: u64) -> u64 {
     }
 }
 
-/// Changes a field of an item, or of its key, and has the node's sum fit.
+/// Changes a field of a random leaf item, or of its key, and updates the sum of the node.
 fn tamper_with_field(image: &mut [u8], nodes: &[usize], rng: &mut Rng) {
     let word = |image: &[u8], at: usize| u32::from_le_bytes(image[at..at + 4].try_into().unwrap());
     let node = nodes[rng.below(nodes.len() as u64) as usize];
@@ -312,10 +328,10 @@ fn tamper_with_field(image: &mut [u8], nodes: &[usize], rng: &mut Rng) {
 }
 
 #[test]
-fn any_field_of_any_item_may_say_anything() {
+fn tampered_item_field_causes_no_panic_or_hang() {
     let (whole, nodes) = image();
     let mut mounted = 0;
-    for seed in 0..300 {
+    for seed in 0..150 {
         let mut rng = Seed(seed).stream("fields");
         let mut image = whole.clone();
         for _ in 0..1 + rng.below(6) {
@@ -323,15 +339,15 @@ fn any_field_of_any_item_may_say_anything() {
         }
         mounted += u64::from(survive_bytes(&image));
     }
-    assert!(mounted > 30, "{mounted} were mounted");
+    assert!(mounted > 15, "{mounted} were mounted");
 }
 
 #[test]
-fn tampering_is_no_reason_to_panic_or_to_hang() {
+fn tampered_node_causes_no_panic_or_hang() {
     let (whole, nodes) = image();
     assert!(nodes.len() > 20, "{}", nodes.len());
     let mut mounted = 0;
-    for seed in 0..120 {
+    for seed in 0..80 {
         let mut rng = Seed(seed).stream("tampering");
         let mut image = whole.clone();
         for _ in 0..1 + rng.below(4) {
@@ -339,13 +355,13 @@ fn tampering_is_no_reason_to_panic_or_to_hang() {
         }
         mounted += u64::from(survive_bytes(&image));
     }
-    assert!(mounted > 5, "{mounted} were mounted");
+    assert!(mounted > 3, "{mounted} were mounted");
 }
 
-/// A node that leads to one node twice, as its neighbour: were they one, it would be made one
+/// Two neighbouring pointers to one child: a merge of small neighbours must not merge the child
 /// with itself.
 #[test]
-fn a_node_may_be_its_own_neighbour() {
+fn child_that_is_its_own_neighbour_causes_no_panic_or_hang() {
     let (whole, nodes) = image();
     let word = |at: usize| u32::from_le_bytes(whole[at..at + 4].try_into().unwrap());
     let inner = nodes.iter().filter(|&&at| whole[at + 100] == 1);
@@ -353,7 +369,7 @@ fn a_node_may_be_its_own_neighbour() {
     for &node in inner {
         for slot in 0..(word(node + 96) as usize - 1).min(2) {
             let mut image = whole.clone();
-            // Where the next slot leads to, and of which generation that is.
+            // Copy address and generation of this pointer to the next slot.
             let at = node + 101 + 33 * slot + 17;
             image.copy_within(at..at + 16, at + 33);
             seal(&mut image, node, NODE);
@@ -367,11 +383,12 @@ fn long(image: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(image[at..at + 8].try_into().unwrap())
 }
 
-/// Where the superblock has the address of a tree and its level: of roots, chunks, the log.
+/// Offsets in the superblock of the address and the level of the trees of roots, of chunks and
+/// of the log.
 const TREES: [(usize, usize); 3] = [(80, 198), (88, 199), (96, 200)];
 
 #[test]
-fn a_tree_may_say_that_it_has_any_number_of_levels() {
+fn wrong_level_of_a_tree_causes_no_panic_or_hang() {
     let (whole, nodes) = image();
     for (start, level) in TREES.map(|(start, level)| (65_536 + start, 65_536 + level)) {
         let root = nodes
@@ -388,8 +405,8 @@ fn a_tree_may_say_that_it_has_any_number_of_levels() {
     }
 }
 
-/// Builds an inner node behind the root of a tree and has the superblock lead to it: it leads
-/// to `below` twice, the second time for keys that are above all there are.
+/// Builds an inner node behind the root node at `at`, with two pointers to that root, the second
+/// for keys above all existing ones, and makes it the root in the superblock.
 fn lead_twice(image: &mut [u8], (start, level): (usize, usize), at: usize) {
     let (below, to) = (at, at + NODE);
     let own = long(image, below + 48) + NODE as u64;
@@ -416,9 +433,9 @@ fn lead_twice(image: &mut [u8], (start, level): (usize, usize), at: usize) {
     seal(image, 65_536, SECTOR);
 }
 
-/// A tree that comes round to a leaf again: who follows its keys would for ever.
+/// A walk along the keys of such a tree would return to the same leaf forever.
 #[test]
-fn a_tree_may_lead_to_one_leaf_twice() {
+fn leaf_with_two_pointers_is_reported_and_causes_no_hang() {
     let (whole, nodes) = image();
     for (start, level) in TREES {
         let root = long(whole, 65_536 + start);
@@ -426,7 +443,7 @@ fn a_tree_may_lead_to_one_leaf_twice() {
         let mut image = whole.clone();
         lead_twice(&mut image, (start, level), *root.expect("it is there"));
         survive_bytes(&image);
-        // Logs are for a mount to look at.
+        // The checker does not read logs.
         inspect(&image[..]);
         let told = start == 96 || !check(&image[..]).is_empty();
         assert!(told, "the checker says so of the tree at {start}");
@@ -434,18 +451,18 @@ fn a_tree_may_lead_to_one_leaf_twice() {
 }
 
 #[test]
-fn every_field_of_the_superblock_may_say_anything() {
+fn tampered_superblock_field_causes_no_panic_or_hang() {
     let (whole, _) = image();
     for at in (48..208)
         .step_by(4)
         .chain((201..300).step_by(8))
         .chain((811..920).step_by(4))
     {
-        for value in [0_u32, 7, u32::MAX] {
-            let mut image = whole.clone();
-            image[65_536 + at..65_536 + at + 4].copy_from_slice(&value.to_le_bytes());
-            seal(&mut image, 65_536, SECTOR);
-            survive_bytes(&image);
-        }
+        // One value each: those beside a field in turn get the others.
+        let value = [0_u32, 7, u32::MAX][at / 4 % 3];
+        let mut image = whole.clone();
+        image[65_536 + at..65_536 + at + 4].copy_from_slice(&value.to_le_bytes());
+        seal(&mut image, 65_536, SECTOR);
+        survive_bytes(&image);
     }
 }

@@ -1,12 +1,12 @@
-//! What the inspector prints, beside what btrfs-progs print of the same image.
+//! Output of the inspector, compared with that of btrfs-progs for the same image.
 
 use crate::bench::{made, with_root};
 use crate::tools::{has, run, save};
 use cowfs::{Inspector, MkfsOptions, MountOptions, ROOT};
 use vfs::{FallocateMode, OpenFlags, PAGE, Source};
 
-/// A file of 16 pages of which two were written over, one is a hole and some are allocated;
-/// one in its item; a directory and a link.
+/// An image with a file of 16 pages (two overwritten, one punched) and two preallocated pages
+/// behind them, an inline file, a directory and a link.
 fn image() -> Vec<u8> {
     let image = made(&MkfsOptions::new(10_240));
     with_root(&image, MountOptions::default(), async |p| {
@@ -32,7 +32,7 @@ fn image() -> Vec<u8> {
 }
 
 #[test]
-fn a_file_is_its_pieces_in_order() {
+fn inspector_lists_the_pieces_of_a_file_in_order() {
     let image = image();
     let mut inspector = Inspector::new(&image[..]).unwrap();
     let said = inspector.extents(ROOT + 1).unwrap();
@@ -45,7 +45,7 @@ fn a_file_is_its_pieces_in_order() {
     assert_eq!(spans[..7], wanted, "{said}");
     assert!(said.ends_with("7 pieces of 4 extents\n"), "{said}");
     assert_eq!(said.matches("unwritten").count(), 1, "{said}");
-    // What was written last of it lies where it says.
+    // The overwritten page 7 lies at the address printed.
     let line = said.lines().nth(3).unwrap();
     let words: Vec<&str> = line.split(' ').collect();
     let at: usize = words[2].parse().unwrap();
@@ -58,7 +58,7 @@ fn a_file_is_its_pieces_in_order() {
 }
 
 #[test]
-fn names_inodes_and_chunks_are_told() {
+fn inspector_prints_names_inodes_and_chunks() {
     let image = image();
     let mut inspector = Inspector::new(&image[..]).unwrap();
     let names = inspector.directory(ROOT).unwrap();
@@ -84,7 +84,7 @@ fn names_inodes_and_chunks_are_told() {
 }
 
 #[test]
-fn others_count_as_many_pieces() {
+fn inspector_counts_as_many_pieces_as_btrfs_progs() {
     if !has("btrfs") {
         return;
     }

@@ -1,4 +1,4 @@
-//! Trees with many levels' worth of items, full media, and damaged contents.
+//! Large trees, full media, files of many extents, and logs that the kernel replays.
 
 use crate::bench::{judge, made, mounted, with_root};
 use crate::tools::{can_mount, in_kernel, save};
@@ -13,23 +13,22 @@ fn flags() -> OpenFlags {
     OpenFlags::BOTH | OpenFlags::CREATE
 }
 
-/// New names have larger numbers, by which a directory is listed.
+/// A directory is listed in the order of entry numbers, and a new name gets the next number.
 #[test]
-fn a_listing_ends_though_all_it_lists_is_renamed() {
+fn listing_ends_although_each_listed_name_is_renamed() {
     let image = made(&MkfsOptions::new(24_576));
     let image = with_root(&image, MountOptions::default(), async |p| {
         assert_eq!(list_renaming(&p, 300).await, Ok(2 + 300));
     });
-    // The first listing of a mount has to find out which number is the last.
+    // The first listing of a mount looks up the last number.
     with_root(&image, MountOptions::default(), async |p| {
         assert_eq!(list_renaming(&p, 300).await, Ok(2 + 300));
     });
 }
 
-/// Many names come and go in an order of their own: nodes are split, become small, and are
-/// one again.
+/// Names are added and removed in random order, so nodes split, shrink and merge again.
 #[test]
-fn names_come_and_go() {
+fn trees_shrink_to_one_level_after_all_names_are_removed() {
     let options = MountOptions {
         interval: Ns::us(40_000),
         cache: Bytes(0),
@@ -63,7 +62,7 @@ fn names_come_and_go() {
             p.unlink(name.as_bytes()).await.unwrap();
         }
     });
-    // All is free again but for what an empty file system takes.
+    // Only an empty file system is left.
     let image = with_root(&image, MountOptions::default(), async |p| {
         p.rmdir(b"/dir").await.unwrap();
     });
@@ -76,10 +75,9 @@ fn names_come_and_go() {
     });
 }
 
-/// A medium is filled, emptied and filled again; whatever is refused says why, and nothing
-/// is wrong with it.
+/// A medium is filled and emptied three times; a call that finds no room fails with `ENOSPC`.
 #[test]
-fn a_full_medium_stays_sound() {
+fn repeatedly_filled_medium_stays_sound() {
     for (seed, dup) in [(0, false), (1, true), (2, false)] {
         let options = MkfsOptions {
             dup,
@@ -137,9 +135,9 @@ fn a_full_medium_stays_sound() {
     }
 }
 
-/// Overwrites of a large file that are forced one by one, as the kernel reads them.
+/// A file of 16 MiB is overwritten in pages, each forced; the kernel must read it all back.
 #[test]
-fn each_forced_overwrite_is_an_extent() {
+fn each_forced_overwrite_becomes_an_extent() {
     const SIZE: u64 = 16 << 20;
     let image = with_root(
         &made(&MkfsOptions::new(32_768)),
@@ -188,9 +186,9 @@ fn each_forced_overwrite_is_an_extent() {
     }
 }
 
-/// What was forced and not committed is there, after the kernel has replayed the log.
+/// Forced files that no commit holds are there once the kernel has mounted the image.
 #[test]
-fn the_kernel_replays_our_log() {
+fn kernel_replays_the_log_of_forced_files() {
     if !can_mount() {
         return;
     }

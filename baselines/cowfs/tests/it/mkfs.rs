@@ -1,4 +1,4 @@
-//! New file systems, as btrfs-progs and the kernel see them.
+//! New file systems, verified by btrfs-progs and by the kernel.
 
 use crate::bench::{judge, made, with_root};
 use crate::tools::{assert_clean, can_mount, has, in_kernel, run, save};
@@ -14,7 +14,7 @@ fn options(blocks: u64, dup: bool) -> MkfsOptions {
 }
 
 #[test]
-fn btrfs_check_accepts_what_is_made() {
+fn new_image_passes_btrfs_check() {
     if !has("btrfs") {
         return;
     }
@@ -35,9 +35,10 @@ fn btrfs_check_accepts_what_is_made() {
     }
 }
 
-/// The kernel changes a file system that is made here, and it is read here again.
+/// The kernel writes to an image of [`cowfs::mkfs`], cowfs reads and changes it, and the kernel
+/// reads it again.
 #[test]
-fn the_kernel_and_we_take_turns() {
+fn image_written_by_kernel_and_cowfs_in_turn_stays_sound() {
     if !can_mount() {
         return;
     }

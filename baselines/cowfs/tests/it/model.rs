@@ -1,4 +1,5 @@
-//! Programs on the file system beside the reference model of the file API.
+//! Random calls of two processes, compared with the reference model of the file API, before and
+//! after a remount.
 
 use crate::bench::{judge, made, mounted};
 use cowfs::{MkfsOptions, MountOptions};
@@ -35,7 +36,7 @@ async fn compare(sim: Sim, disk: RamDisk, seed: u64, calls: u32) {
 }
 
 #[test]
-fn placed_files_match_the_reference_model() {
+fn random_calls_match_the_reference_model() {
     for seed in 0..16 {
         let kernel = Kernel::new();
         let sim = kernel.sim();

@@ -1,5 +1,5 @@
-//! Where there is little room, or what there is was made since the last commit: nothing that
-//! was forced is lost, and nothing is refused for good.
+//! Full media, and space in chunks newer than the last commit: forced contents are not lost, and
+//! a refused call can succeed once space is freed.
 
 use crate::bench::{Fs, cache, eager, judge, made, mounted};
 use crate::forces::Slow;
@@ -21,7 +21,7 @@ fn flags() -> OpenFlags {
 
 type Contents = BTreeMap<u64, Payload>;
 
-/// Commits when it is asked for alone.
+/// Mount options that leave commits to explicit calls.
 fn patient() -> MountOptions {
     MountOptions {
         interval: Ns::secs(1_000_000),
@@ -29,7 +29,8 @@ fn patient() -> MountOptions {
     }
 }
 
-/// What the medium has right after `work`, of what was not flushed what `seed` chooses.
+/// Runs `work` on a new file system and cuts the power at its end; `seed` selects the unflushed
+/// writes that survive.
 fn left_by(
     blocks: u64,
     options: MountOptions,
@@ -47,14 +48,14 @@ fn left_by(
     kept.after_cut(&mut Seed(seed).stream("cut"))
 }
 
-/// A disk that `contents` are on, for another power-on.
+/// A disk of `blocks` blocks that holds `contents`, for the mount after a cut.
 fn disk(sim: &Sim, blocks: u64, contents: Contents) -> RamDisk {
     RamDisk::holding(sim, Bytes(blocks * vfs::PAGE), contents)
 }
 
-/// Contents and nodes that go to a chunk which no commit has are not led to by a log.
+/// A log must not lead to contents or nodes in a chunk that no commit holds.
 #[test]
-fn what_is_forced_in_a_new_chunk_is_there() {
+fn forced_contents_in_a_new_chunk_survive_a_cut() {
     const BLOCKS: u64 = 32_768;
     let left = left_by(BLOCKS, patient(), 1, async |p| {
         let fd = p.open(b"/a", flags(), 0o600).await.unwrap();
@@ -84,7 +85,7 @@ fn what_is_forced_in_a_new_chunk_is_there() {
     judge(&kept.to_image());
 }
 
-/// Fills the medium, but for what is left to nodes.
+/// Fills all space for contents.
 async fn fill(p: &Process<Fs>) {
     let fd = p.open(b"/rest", flags(), 0o600).await.unwrap();
     let mut at = 0;
@@ -101,9 +102,9 @@ async fn fill(p: &Process<Fs>) {
     p.close(fd).await.unwrap();
 }
 
-/// What was allocated is there to be written to, and so is what is written in its place.
+/// Preallocated space can be written, and so can contents that are overwritten in place.
 #[test]
-fn a_place_that_a_file_has_can_be_written_on_a_full_medium() {
+fn space_that_a_file_owns_is_writable_on_a_full_medium() {
     for in_place in [false, true] {
         let options = MountOptions {
             in_place,
@@ -157,9 +158,10 @@ fn truncated_preallocation_keeps_its_whole_extent() {
     });
 }
 
-/// Nothing is made for who asks for more than there is: others have it.
+/// An allocation larger than the device adds no chunk of contents, so that chunks of nodes can
+/// still use the room.
 #[test]
-fn what_cannot_be_had_takes_nothing() {
+fn refused_allocation_takes_no_space() {
     left_by(65_536, patient(), 1, async |p| {
         let fd = p.open(b"/a", flags(), 0o600).await.unwrap();
         let free = p.vfs().statfs().await.unwrap().blocks_available;
@@ -167,7 +169,7 @@ fn what_cannot_be_had_takes_nothing() {
         let asked = p.fallocate(fd, mode, 0, 1 << 50).await;
         assert_eq!(asked, Err(Errno::ENOSPC));
         assert_eq!(p.vfs().statfs().await.unwrap().blocks_available, free);
-        // Contents that lie in items need chunks of nodes.
+        // Inline contents need chunks of nodes.
         for number in 0..14_000 {
             let name = format!("/{number}");
             let fd = p.open(name.as_bytes(), flags(), 0o600).await.unwrap();
@@ -182,9 +184,9 @@ fn what_cannot_be_had_takes_nothing() {
     });
 }
 
-/// A node that is needed while it is on its way to the medium is in memory.
+/// The cache keeps the nodes of a commit until they are durable.
 #[test]
-fn what_is_on_its_way_is_not_read() {
+fn nodes_in_flight_are_served_from_the_cache() {
     let kernel = Kernel::new();
     let sim = kernel.sim();
     let disk = RamDisk::from_image(&sim, &made(&MkfsOptions::new(24_576)));
@@ -228,9 +230,9 @@ fn what_is_on_its_way_is_not_read() {
     judge(&disk.to_image());
 }
 
-/// A file whose pieces need more nodes in a log than there are is forced all the same.
+/// The pieces of the file need more nodes in a log than are free.
 #[test]
-fn a_force_that_a_log_has_no_room_for_is_a_commit() {
+fn force_without_room_for_its_log_commits() {
     const BLOCKS: u64 = 49_152;
     let left = left_by(BLOCKS, patient(), 1, async |p| {
         let fd = p.open(b"/a", flags(), 0o600).await.unwrap();
@@ -270,10 +272,10 @@ fn a_force_that_a_log_has_no_room_for_is_a_commit() {
 }
 
 const FILES: usize = 24;
-/// Pages of a file, at most.
+/// Maximum pages of a file.
 const PAGES: u64 = 700;
 
-/// What each page of each file holds: a pattern, or anything after a call that failed.
+/// Expected pattern of each page, per file; `None` for any contents, after a failed call.
 #[derive(Clone, Default)]
 struct Expected(Vec<BTreeMap<u64, Option<u64>>>);
 
@@ -289,7 +291,7 @@ impl Expected {
     }
 }
 
-/// Gives what was done, or none if there was no room. Nothing else may be refused.
+/// The result of a call; `None` for `ENOSPC`. Panics on any other error.
 fn roomy<T>(done: Result<T>, what: &str) -> Option<T> {
     match done {
         Ok(done) => Some(done),
@@ -306,7 +308,7 @@ const fn fill_of(pattern: u64, len: u64) -> Source<'static> {
     Source::Fill { pattern, len }
 }
 
-/// One call at random.
+/// Makes one random call and updates `expected`; `stamp` is the pattern it may write.
 async fn call(p: &Process<Fs>, rng: &mut sim::Rng, stamp: u64, expected: &mut Expected) {
     let file = rng.below(FILES as u64) as usize;
     let Some(fd) = roomy(p.open(&name(file), flags(), 0o600).await, "open") else {
@@ -383,7 +385,7 @@ async fn compare(p: &Process<Fs>, expected: &Expected) {
     }
 }
 
-/// Calls at random on a medium that is full most of the time, with snapshots between.
+/// Four rounds of random calls on a mostly full medium, with a snapshot and a check after each.
 async fn crowd(sim: &Sim, disk: &RamDisk, options: MountOptions, seed: u64) {
     let mut rng = Seed(seed).stream("calls");
     let mut expected = Expected::new();
@@ -422,7 +424,7 @@ async fn crowd(sim: &Sim, disk: &RamDisk, options: MountOptions, seed: u64) {
     empty(sim, disk, options, &snapshots).await;
 }
 
-/// Frees all there is, and uses it again.
+/// Removes all files and snapshots, and writes a large file into the freed space.
 async fn empty(sim: &Sim, disk: &RamDisk, options: MountOptions, snapshots: &[Vec<u8>]) {
     let mounted_again = async || {
         let (body, _) = mount(sim, disk, options).await.unwrap();
@@ -459,7 +461,7 @@ async fn empty(sim: &Sim, disk: &RamDisk, options: MountOptions, snapshots: &[Ve
 }
 
 #[test]
-fn a_crowded_medium_stays_usable() {
+fn crowded_medium_stays_usable_under_random_calls() {
     for seed in 0..4 {
         let kernel = Kernel::new();
         let sim = kernel.sim();

@@ -1,6 +1,6 @@
-//! Another strategy: memory that survives power cuts beside the disk. Overwrites take the
-//! place of what was there, all of a call at once; nodes are changed in their place, by
-//! their changed bytes.
+//! A second strategy, [`Exchange`], with a journal that survives power cuts beside the disk:
+//! forced overwrites replace old contents, each call as a whole, and nodes are changed in place
+//! by their changed bytes.
 
 use crate::bench::{cache, judge, made};
 use cowfs::{
@@ -20,21 +20,20 @@ use vfs::{Access, Body, Clock, Compute, Errno, Fd, OpenFlags, Process, Result, S
 
 const BLOCKS: u64 = 12_288;
 
-/// Writes, by the byte that each begins at.
+/// Writes: byte address on the disk, and bytes.
 type Writes = Vec<(u64, Vec<u8>)>;
 
-/// What survives beside the disk.
+/// Memory beside the disk that survives power cuts.
 #[derive(Clone, Default)]
 pub(crate) struct Journal {
-    /// What is done again.
+    /// Published writes that are not yet all on the disk; recovery repeats them.
     redo: Rc<RefCell<Writes>>,
-    /// What was there before contents were replaced, whose sums are not published yet, by
-    /// ticket.
+    /// Old contents of each replacement whose sums are not published yet, by ticket.
     undo: Rc<RefCell<BTreeMap<u64, Writes>>>,
 }
 
 impl Journal {
-    /// Whether nothing is to be done again.
+    /// Whether all published writes are on the disk.
     pub(crate) fn is_done(&self) -> bool {
         self.redo.borrow().is_empty()
     }
@@ -47,7 +46,7 @@ impl Journal {
     }
 }
 
-/// What the strategy was asked for.
+/// Counters of the calls of the strategy.
 #[derive(Clone, Copy, Default)]
 struct Asked {
     forced: u64,
@@ -55,7 +54,7 @@ struct Asked {
     changed_bytes: u64,
     fresh: u64,
     replaced: u64,
-    /// Times that there was no room to replace anything.
+    /// Calls of [`Persist::replace`] that found no room.
     refused: u64,
 }
 
@@ -63,7 +62,7 @@ pub(crate) struct Exchange {
     disk: RamDisk,
     journal: Journal,
     asked: Rc<Cell<Asked>>,
-    /// The next ticket.
+    /// Number of the next ticket, from 1.
     next: Cell<u64>,
 }
 
@@ -97,7 +96,7 @@ impl Exchange {
         Ok(old[0].to_bytes())
     }
 
-    /// Does these writes, as often as need be.
+    /// Performs `all` writes and flushes; repeating it does no harm.
     async fn play(&self, all: &Writes) -> Result<()> {
         for (at, bytes) in all {
             let end = at + bytes.len() as u64;
@@ -114,7 +113,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// Does again what was published, and then forgets it.
+    /// Performs the published writes, then drops them from the journal.
     async fn redo(&self) -> Result<()> {
         let all = self.journal.redo.borrow().clone();
         self.play(&all).await?;
@@ -184,14 +183,14 @@ impl Persist for Exchange {
         }
         let superblocks = batch.superblocks.iter();
         let mut superblocks = superblocks.map(|(at, block)| (*at, block.to_vec()));
-        // The first counts, the others follow.
+        // The primary superblock is part of the publication; its copies follow.
         writes.extend(superblocks.next());
         self.count(|asked| {
             asked.forced += u64::from(batch.reason == Reason::Forced);
             asked.changed += batch.changed.len() as u64;
             asked.fresh += batch.fresh.len() as u64;
         });
-        // From here on it is durable, with the contents whose sums are in it.
+        // Durable point: the batch, and the replaced contents whose sums it holds.
         self.journal.redo.borrow_mut().extend(writes);
         for ticket in &batch.replaced {
             self.journal.undo.borrow_mut().remove(&ticket.0);
@@ -218,7 +217,7 @@ pub(crate) async fn mounted(sim: &Sim, disk: &RamDisk, journal: &Journal) -> Vfs
     Vfs::mount(sim, body, cache(false), clock, compute)
 }
 
-/// Does `work` with a new file on a new disk, which is sound afterwards.
+/// Runs `work` with a new file on a new disk, and asserts that the image is sound afterwards.
 fn on_new_file(work: impl AsyncFnOnce(&Process<Fs>, Fd) + 'static) {
     let kernel = Kernel::new();
     let sim = kernel.sim();
@@ -236,11 +235,11 @@ fn on_new_file(work: impl AsyncFnOnce(&Process<Fs>, Fd) + 'static) {
     judge(&kept.to_image());
 }
 
-/// What a cut left on a disk, by block, and beside it.
+/// State after a cut: the blocks of the disk, and the journal.
 pub(crate) type Left = (BTreeMap<u64, Payload>, Journal);
 
-/// The files on a disk of `size` blocks that was cut at an instant, once it is mounted; it is
-/// sound then.
+/// Mounts a disk of `size` blocks after a cut, unmounts it, and asserts that it is sound.
+/// Returns its files; `instant` names the cut in messages.
 pub(crate) fn files_on((blocks, journal): Left, size: u64, instant: &str) -> Tree {
     let kernel = Kernel::new();
     let sim = kernel.sim();
@@ -258,9 +257,9 @@ pub(crate) fn files_on((blocks, journal): Left, size: u64, instant: &str) -> Tre
     tree
 }
 
-/// Overwrites that are forced change neither the extents of a file nor where nodes are.
+/// Forced overwrites change neither the extents of a file nor the addresses of nodes.
 #[test]
-fn forced_overwrites_stay_where_they_are() {
+fn forced_overwrites_move_neither_extents_nor_nodes() {
     on_new_file(async |process, fd| {
         let vfs = process.vfs();
         let source = Source::Fill {
@@ -284,7 +283,7 @@ fn forced_overwrites_stay_where_they_are() {
         assert_eq!(after.replaced - before.replaced, 64);
         assert_eq!(after.forced - before.forced, 64);
         assert_eq!(after.fresh, before.fresh, "no node went elsewhere");
-        // An inode and a sum each time, and the sums of two nodes.
+        // Each time the inode and a sum change, with the sums of their two nodes.
         let (nodes, bytes) = (
             after.changed - before.changed,
             after.changed_bytes - before.changed_bytes,
@@ -300,10 +299,9 @@ fn forced_overwrites_stay_where_they_are() {
     });
 }
 
-/// A tree may grow while its root stays what and where it is: then nothing but the size of
-/// the tree has changed in the item of that root.
+/// If a tree grows and its root does not change, only the size in its root item changes.
 #[test]
-fn trees_that_grow_below_their_roots_say_so() {
+fn tree_that_grows_below_its_root_updates_its_root_item() {
     on_new_file(async |process, fd| {
         let vfs = process.vfs();
         for turn in 0..1_600_u64 {
@@ -331,8 +329,8 @@ struct Live {
     done: Cell<bool>,
 }
 
-/// Has somebody publish in the middle of a call: also between the replacement of contents and
-/// the change of their sums.
+/// Commits `after` a delay, in the middle of a call: also between the replacement of contents
+/// and the change of their sums.
 fn publish_beside(sim: &Sim, vfs: &Vfs<CowFs<Exchange>>, after: Ns) {
     let (vfs, sleeper) = (vfs.clone(), sim.clone());
     sim.spawn_detached(async move {
@@ -370,10 +368,9 @@ async fn work(sim: Sim, live: Rc<Live>, seed: u64) {
     live.done.set(true);
 }
 
-/// The power is cut before every event: the journal and any part of what was not flushed
-/// are left.
+/// A power cut before each event leaves the journal and a random part of the unflushed writes.
 #[test]
-fn what_was_forced_survives_where_nodes_are_changed_in_place() {
+fn forced_files_survive_any_cut_with_in_place_nodes() {
     let image = made(&MkfsOptions::new(BLOCKS));
     for seed in 0..4 {
         let kernel = Kernel::new();

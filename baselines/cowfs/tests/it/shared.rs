@@ -1,4 +1,4 @@
-//! Extents and nodes that several files, or snapshots, have.
+//! Extents and nodes that files or snapshots share.
 
 use crate::bench::{Fs, cache, judge, made};
 use crate::tools::{can_mount, in_kernel, save};
@@ -46,7 +46,7 @@ fn on_new(blocks: u64, work: impl AsyncFnOnce(Sim, RamDisk) + 'static) -> Vec<u8
 }
 
 #[test]
-fn ranges_that_are_shared_are_copied_when_they_change() {
+fn shared_range_is_copied_on_write() {
     on_new(16_384, async |sim, disk| {
         let vfs = vfs(&sim, body(&sim, &disk).await);
         let p = Process::new(&vfs, Access::root());
@@ -101,7 +101,7 @@ async fn p_gone(vfs: &Vfs<Fs>, path: &[u8]) {
     p.exit().await;
 }
 
-/// Makes, changes and removes files at random.
+/// Makes `calls` random calls that create, change and remove files.
 async fn change(p: &Process<Fs>, seed: u64, calls: u64) {
     let mut rng = Seed(seed).stream("changes");
     for _ in 0..calls {
@@ -122,7 +122,7 @@ async fn change(p: &Process<Fs>, seed: u64, calls: u64) {
     }
 }
 
-/// What there is below `path`, without what is below other snapshots.
+/// Files whose paths begin with `path`, with that prefix removed.
 fn part(tree: &Tree, path: &str) -> Part {
     let own = tree
         .0
@@ -132,10 +132,10 @@ fn part(tree: &Tree, path: &str) -> Part {
         .collect()
 }
 
-/// Paths and contents.
+/// Paths of files, each with its contents.
 type Part = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// Changes files and takes a snapshot, four times; gives what each is to hold.
+/// Changes files and takes a snapshot, four times. Returns the expected files of each snapshot.
 async fn take_four(sim: &Sim, disk: &RamDisk) -> Vec<Part> {
     let mut kept: Vec<Part> = Vec::new();
     for round in 0..4_u64 {
@@ -165,10 +165,10 @@ async fn take_four(sim: &Sim, disk: &RamDisk) -> Vec<Part> {
     kept
 }
 
-/// Snapshots are made between changes, and stay what they were; then they are dropped in
-/// an order of their own, the structure sound after each.
+/// Snapshots are taken between changes and then dropped out of order; the image is sound after
+/// each step.
 #[test]
-fn snapshots_stay_what_they_were() {
+fn snapshots_keep_their_contents_through_changes_and_drops() {
     let image = on_new(32_768, async |sim, disk| {
         let kept = take_four(&sim, &disk).await;
         let mounted = vfs(&sim, body(&sim, &disk).await);
@@ -199,7 +199,7 @@ fn snapshots_stay_what_they_were() {
     if can_mount() {
         let dir = tempfile::tempdir().unwrap();
         let path = save(dir.path(), "image", &image);
-        // What is dropped is cleaned up at the next commit, half a minute later by default.
+        // The kernel cleans a dropped subvolume up at the next commit, by default after 30 s.
         let said = in_kernel(
             dir.path(),
             &path,
@@ -212,7 +212,7 @@ fn snapshots_stay_what_they_were() {
     }
 }
 
-/// Sets an extended attribute of what is at `path`.
+/// Sets an extended attribute of the file at `path`.
 async fn mark(vfs: &Vfs<Fs>, path: &[u8]) -> Result<(), Errno> {
     let root = Access::root();
     let mut at = vfs.root();
@@ -224,7 +224,8 @@ async fn mark(vfs: &Vfs<Fs>, path: &[u8]) -> Result<(), Errno> {
         .await
 }
 
-/// Nothing can be changed of any file of a snapshot at `top`, and reading them leaves no mark.
+/// Asserts that every change of a file in the read-only snapshot `top` fails with `EROFS`, and
+/// that reads leave its attributes as they are.
 async fn refuses_to_change(vfs: &Vfs<Fs>, p: &Process<Fs>, top: &[u8]) {
     let mut seen = 0;
     for (path, size) in vfs::model::sizes(p).await.unwrap() {
@@ -256,7 +257,7 @@ async fn refuses_to_change(vfs: &Vfs<Fs>, p: &Process<Fs>, top: &[u8]) {
     vfs.drop_caches().await.unwrap();
 }
 
-/// A file of many extents, each of a page, with a hole behind each.
+/// Creates a file of `pieces` extents of one page, each followed by a hole of one page.
 async fn in_pieces(p: &Process<Fs>, path: &[u8], pieces: u64) -> Fd {
     let fd = p.open(path, flags(), 0o600).await.unwrap();
     for piece in 0..pieces {
@@ -270,10 +271,9 @@ async fn in_pieces(p: &Process<Fs>, path: &[u8], pieces: u64) -> Fd {
     fd
 }
 
-/// A clone for which there is no room leaves as much of it as the size of its file says:
-/// what is seen of it when it grows afterwards are zeros.
+/// A clone that runs out of space keeps as much as the size of its file covers.
 #[test]
-fn nothing_of_a_clone_that_ends_early_is_behind_the_end() {
+fn clone_that_runs_out_of_space_leaves_only_zeros_past_its_end() {
     const PIECES: u64 = 3_000;
     on_new(16_384, async |sim, disk| {
         let vfs = vfs(&sim, body(&sim, &disk).await);
@@ -300,7 +300,7 @@ fn nothing_of_a_clone_that_ends_early_is_behind_the_end() {
                 continue;
             }
             assert_eq!(cloned, Err(Errno::ENOSPC));
-            // What was promised a place has it.
+            // Promised pages can still be written.
             p.sync().await.unwrap();
             p.unlink(b"/rest").await.unwrap();
             ended = p.fstat(to).await.unwrap().size;
@@ -316,7 +316,8 @@ fn nothing_of_a_clone_that_ends_early_is_behind_the_end() {
     });
 }
 
-/// Looks at a clone of `size` bytes as it is, and at what is behind it once it grows.
+/// Asserts that the `size` bytes of a clone match their source, and that bytes past them are
+/// zeros once the file grows.
 async fn see(p: &Process<Fs>, to: Fd, size: u64) {
     p.ftruncate(to, 32 << 20).await.unwrap();
     let bytes = p.read_bytes(to, 0, 32 << 20).await.unwrap();

@@ -1,18 +1,17 @@
-//! btrfs-progs, and the kernel. Tests skip where either is missing.
+//! External judges: btrfs-progs and the kernel. Tests skip if the judge is missing.
 
 use std::path::Path;
 use std::process::Command;
 
 pub(crate) use judges::{has, save};
 
-/// Runs a command; gives whether it was content, and all that it wrote.
+/// Runs a command. Returns whether it succeeded, and its output.
 pub(crate) fn run(program: &str, arguments: &[&str]) -> (bool, String) {
     let output = judges::run(Command::new(program).args(arguments));
     (output.status.success(), judges::text(&output))
 }
 
-/// Asserts that `btrfs check` has walked all of an image, sums of contents too, and has
-/// nothing to complain about.
+/// Asserts that `btrfs check` finds no error in an image, sums of contents included.
 pub(crate) fn assert_clean(image: &Path) {
     let path = image.to_str().unwrap();
     let arguments = ["check", "--readonly", "--check-data-csum", path];
@@ -27,7 +26,7 @@ pub(crate) fn assert_clean(image: &Path) {
     );
 }
 
-/// Whether the kernel here mounts Btrfs images; skips if not.
+/// Whether this kernel can mount Btrfs images; reports a skip if it cannot.
 pub(crate) fn can_mount() -> bool {
     let kernel = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
     let knows = kernel.contains("btrfs");
@@ -37,8 +36,8 @@ pub(crate) fn can_mount() -> bool {
     knows && judges::has_loops() && has("losetup")
 }
 
-/// Has the kernel mount an image, runs a shell script in it, and unmounts it; gives what
-/// the script wrote.
+/// Mounts an image with the kernel, runs a shell script in it and unmounts it. Returns the
+/// output of the script.
 pub(crate) fn in_kernel(dir: &Path, image: &Path, options: &str, script: &str) -> String {
     let point = dir.join("mounted");
     std::fs::create_dir_all(&point).unwrap();

@@ -6,14 +6,14 @@ use crate::BLOCK;
 pub(crate) const BITS: u32 = BLOCK as u32 * 8;
 const WORDS: usize = BLOCK / 8;
 
-/// Which blocks of a group are not to be handed out.
+/// One bit per block of a group: set where the allocator must not hand the block out.
 pub(crate) struct Busy(Box<[u64; WORDS]>);
 
-/// A run of free blocks: first one and number.
+/// A run of free blocks in a group: the first block, and the length.
 pub(crate) type Free = (u32, u32);
 
 impl Busy {
-    /// Those whose bit is set in `bitmap`, and all from `len` on.
+    /// Copies `bitmap` and sets all bits from `len` on: the group has `len` blocks.
     pub(crate) fn of(bitmap: &[u8; BLOCK], len: u32) -> Self {
         let mut words = Box::new([0; WORDS]);
         for (word, bytes) in words.iter_mut().zip(bitmap.chunks_exact(8)) {
@@ -24,7 +24,7 @@ impl Busy {
         busy
     }
 
-    /// Number of free ones.
+    /// Number of clear bits (free blocks).
     pub(crate) fn free(&self) -> u32 {
         self.0.iter().map(|word| word.count_zeros()).sum()
     }
@@ -37,7 +37,7 @@ impl Busy {
         for_words(from, len, |word, mask| self.0[word] &= !mask);
     }
 
-    /// The first free one from `from` on.
+    /// The first free block from `from` on.
     fn next_free(&self, from: u32) -> Option<u32> {
         let mut word = (from / 64) as usize;
         let first = !self.0.get(word)? & (!0 << (from % 64));
@@ -49,7 +49,7 @@ impl Busy {
         Some(word as u32 * 64 + free.trailing_zeros())
     }
 
-    /// How many are free from `from` on, counting up to `most`.
+    /// Length of the free run that begins at `from`, at most `most`; 0 if `from` is busy.
     pub(crate) fn free_at(&self, from: u32, most: u32) -> u32 {
         let (mut at, end) = (from, BITS.min(from.saturating_add(most)));
         while at < end {
@@ -63,8 +63,8 @@ impl Busy {
         at.min(end) - from
     }
 
-    /// The first run of at least `want` from `from` on, cut to `want`; otherwise
-    /// the longest one there is after `from`.
+    /// The first free run of at least `want` blocks from `from` on, cut to `want`; if there is
+    /// none, the longest shorter run from `from` on.
     pub(crate) fn find(&self, from: u32, want: u32) -> Option<Free> {
         let mut best: Option<Free> = None;
         let mut at = from;
@@ -97,8 +97,8 @@ fn for_words(from: u32, len: u32, mut each: impl FnMut(usize, u64)) {
     }
 }
 
-/// Sets or clears the bits of a run in a copy of the bytes that hold them: first
-/// byte, and the bytes. None if one of them had that value already.
+/// Sets or clears the bits of a run in a copy of the bytes of `bitmap` that hold them. Returns
+/// the index of the first byte and the copy; `None` if a bit has the new value already.
 pub(crate) fn changed(
     bitmap: &[u8; BLOCK],
     from: u32,
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn searches_agree_with_slow_ones() {
+    fn searches_in_random_bitmaps_agree_with_linear_ones() {
         let mut rng = sim::Seed(4).stream("bits");
         for _ in 0..300 {
             let mut bitmap = [0; BLOCK];
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bit_changes_once() {
+    fn change_of_a_bit_to_its_own_value_is_refused() {
         let mut bitmap = [0; BLOCK];
         let (at, bytes) = changed(&bitmap, 5, 20, true).unwrap();
         bitmap[at..at + bytes.len()].copy_from_slice(&bytes);

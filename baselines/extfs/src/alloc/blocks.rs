@@ -1,8 +1,8 @@
-//! Allocating and freeing blocks.
+//! Allocation and freeing of blocks.
 //!
-//! A request has a goal and a wanted length. It is served from what is kept for
-//! the file, at the goal itself, in the goal's group, in the groups after it; if
-//! no group has so long a run, shorter ones are looked for.
+//! A request has a goal and a wanted length. The allocator tries the run kept for the
+//! file, then the goal itself, the goal's group and the groups after it; if no group
+//! has a run of that length, it searches again for a quarter of the length.
 
 use super::bits::{BITS, Busy, changed};
 use super::{BlockMap, Group};
@@ -14,25 +14,29 @@ use host::Purpose;
 use std::rc::Rc;
 use vfs::{Errno, Result};
 
-/// A run at the goal that is at least this long is taken, although a longer one
-/// was wanted: 16 blocks, our choice. Shorter ones would tear large files.
+/// A free run at the goal of at least this many blocks is taken even if a longer one was
+/// wanted: 16 blocks, our choice. Shorter runs would fragment large files.
 const AT_GOAL: u32 = 16;
 
-/// What is wanted.
+/// A request to [`ExtFs::allocate`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Want {
-    /// For which inode.
+    /// Inode that the blocks are for.
     pub(crate) ino: u32,
-    /// Where it would be best.
+    /// Preferred first block on the medium.
     pub(crate) goal: u64,
-    /// Blocks.
+    /// Most blocks to allocate.
     pub(crate) len: u32,
-    /// Blocks after them to keep for the same file.
+    /// Blocks behind the allocated run to keep for the inode.
     pub(crate) keep: u32,
 }
 
 impl<P: Persist> ExtFs<P> {
-    /// Allocates 1 to `want.len` blocks that lie one after the other.
+    /// Allocates a run of 1 to `want.len` blocks.
+    ///
+    /// # Errors
+    ///
+    /// The error of [`Self::refuse_block`] if no block is free, even without kept runs.
     pub(crate) async fn allocate(&self, tx: &P::Tx, want: Want) -> Result<Run> {
         self.reclaim().await?;
         if let Some(run) = self.take_kept(want) {
@@ -85,8 +89,7 @@ impl<P: Persist> ExtFs<P> {
         !group.damaged && most >= len
     }
 
-    /// Looks for `len` blocks in a loaded group, from `goal` on or where the last
-    /// search ended.
+    /// Looks for `len` blocks in a loaded group, from `goal` on or where the last search ended.
     fn find_in(&self, number: u32, goal: Option<u32>, len: u32) -> Option<(u32, u32)> {
         let mut alloc = self.alloc.borrow_mut();
         let map = alloc.groups[number as usize].blocks.as_mut()?;
@@ -110,7 +113,7 @@ impl<P: Persist> ExtFs<P> {
         found
     }
 
-    /// Takes what is kept for the inode, if it begins at the goal.
+    /// Takes up to `want.len` blocks of the run kept for the inode, if the run begins at the goal.
     fn take_kept(&self, want: Want) -> Option<Run> {
         let mut alloc = self.alloc.borrow_mut();
         let kept = alloc.kept.get_mut(&want.ino)?;
@@ -127,7 +130,7 @@ impl<P: Persist> ExtFs<P> {
         Some(run)
     }
 
-    /// Keeps the free blocks behind `run` for the file that it was given to.
+    /// Keeps up to `want.keep` free blocks behind `run` for the inode that `run` went to.
     fn keep(&self, want: Want, run: Run) {
         if want.keep == 0 {
             return;
@@ -153,7 +156,7 @@ impl<P: Persist> ExtFs<P> {
         alloc.kept.insert(want.ino, Run { start, len });
     }
 
-    /// Gives back what is kept for an inode.
+    /// Releases the run kept for an inode.
     pub(crate) fn unkeep(&self, ino: u32) {
         let kept = self.alloc.borrow_mut().kept.remove(&ino);
         if let Some(run) = kept {
@@ -190,7 +193,8 @@ impl<P: Persist> ExtFs<P> {
         }
     }
 
-    /// Makes free what was freed by transactions that are durable now.
+    /// Makes blocks available whose freeing transaction has become durable; discards them first if
+    /// the mount option is set.
     pub(crate) async fn reclaim(&self) -> Result<()> {
         for run in self.persist.freed() {
             if self.options.discard {
@@ -201,7 +205,8 @@ impl<P: Persist> ExtFs<P> {
         Ok(())
     }
 
-    /// Marks a run within one loaded group as used or free on the medium.
+    /// Marks a run within one loaded group as used or free in the bitmap. A freed run stays busy
+    /// until [`Self::reclaim`].
     fn mark(&self, tx: &P::Tx, run: Run, used: bool) -> Result<()> {
         let number = self.geometry.group_of(run.start);
         let (at, len) = (
@@ -234,7 +239,7 @@ impl<P: Persist> ExtFs<P> {
         Ok(())
     }
 
-    /// Writes down the checksum of a bitmap, and the descriptor.
+    /// Updates the checksum of the group's block bitmap and stores the descriptor.
     fn seal_blocks(&self, tx: &P::Tx, number: u32) {
         if self.geometry.checksums {
             let mut alloc = self.alloc.borrow_mut();
@@ -257,7 +262,11 @@ impl<P: Persist> ExtFs<P> {
         }
     }
 
-    /// Frees a run. With `metadata` the blocks held metadata.
+    /// Frees a run. With `metadata` the blocks held metadata, which the strategy forgets.
+    ///
+    /// # Errors
+    ///
+    /// `EUCLEAN` if the run contains blocks of structures or blocks that are free already.
     pub(crate) async fn release(&self, tx: &P::Tx, run: Run, metadata: bool) -> Result<()> {
         if !self.is_for_files(run) {
             return Err(Errno::EUCLEAN);
@@ -280,8 +289,8 @@ impl<P: Persist> ExtFs<P> {
         Ok(())
     }
 
-    /// Brings the bitmap of a group to memory. A damaged one is left alone, and
-    /// so is its group.
+    /// Loads the block bitmap of a group, or makes it if it was never written. A damaged bitmap
+    /// marks its group as damaged.
     async fn load_blocks(&self, tx: &P::Tx, number: u32) -> Result<()> {
         let (descriptor, ready) = {
             let alloc = self.alloc.borrow();
@@ -307,7 +316,7 @@ impl<P: Persist> ExtFs<P> {
         Ok(())
     }
 
-    /// Makes the bitmap of a group that was never written.
+    /// Makes the block bitmap of a group with `BLOCK_UNINIT`.
     fn make_blocks(&self, tx: &P::Tx, number: u32) {
         let bitmap = self.fresh_bitmap(number);
         let block = self.alloc.borrow().groups[number as usize]
@@ -323,7 +332,7 @@ impl<P: Persist> ExtFs<P> {
         self.seal_blocks(tx, number);
     }
 
-    /// The bitmap of a group without files.
+    /// The bitmap of a group without files: structures and blocks past the group's end are set.
     fn fresh_bitmap(&self, number: u32) -> Box<[u8; BLOCK]> {
         let mut bitmap = Box::new([0; BLOCK]);
         let (start, len) = (

@@ -1,10 +1,10 @@
-//! Allocating and freeing inodes.
+//! Allocation and freeing of inodes.
 //!
-//! Groups are looked at by flexible groups, as in Linux. A file goes to the first
-//! group of its directory's flexible group that has room, or to one behind it, so
-//! that few bitmaps and table blocks change. A directory goes to the flexible group
-//! of its parent unless it is crowded, and one in the root to that with the fewest
-//! directories, so that trees spread.
+//! The search goes by flexible groups, as in Linux. A file goes to the first group with
+//! a free inode from the start of its directory's flexible group on, so that few bitmaps
+//! and table blocks change. A directory goes to the flexible group of its parent unless
+//! that group is crowded; a directory in the root goes to the flexible group with the
+//! fewest directories, so that trees spread.
 
 use super::bits::{changed, first_clear};
 use super::{Group, InodeMap};
@@ -16,15 +16,16 @@ use host::Purpose;
 use std::rc::Rc;
 use vfs::{Errno, Result};
 
-/// A slot for a new inode.
+/// The slot of a new inode in the inode table.
 pub(crate) struct NewSlot {
     pub(crate) ino: u32,
-    /// Its block of the table, and where it is in it.
+    /// Block of the inode table.
     pub(crate) buffer: Rc<Buffer>,
+    /// Offset of the slot in the block.
     pub(crate) at: usize,
 }
 
-/// What a flexible group has, or what it must have.
+/// Directories, free inodes and free blocks of a flexible group; or the limits of a search.
 struct Counts {
     dirs: u64,
     inodes: u64,
@@ -44,7 +45,8 @@ impl Counts {
         }
     }
 
-    /// Fewer directories than `limits`, and no less of the rest.
+    /// Whether the group has fewer directories than `limits` and at least as many free inodes and
+    /// free blocks.
     const fn has_room(&self, limits: &Self) -> bool {
         self.dirs < limits.dirs && self.inodes >= limits.inodes && self.blocks >= limits.blocks
     }
@@ -81,9 +83,9 @@ impl<P: Persist> ExtFs<P> {
         Err(self.refuse_inode())
     }
 
-    /// Where to look first for an inode of a directory: by Orlov's rule, over
-    /// flexible groups. One in the root goes where there are fewest directories;
-    /// any other near its parent, unless it is crowded there.
+    /// The group to search first for a directory's inode, by Orlov's rule over flexible groups.
+    /// In the root: the flexible group with the fewest directories among those with average free
+    /// inodes and blocks. Elsewhere: the first from the parent's on that is not crowded.
     fn group_for_dir(&self, parent: u32, home: u32) -> u32 {
         let alloc = self.alloc.borrow();
         let flex = self.geometry.flex_groups;
@@ -116,8 +118,8 @@ impl<P: Persist> ExtFs<P> {
         found.map_or(home, |number| number as u32 * flex)
     }
 
-    /// Marks the first free inode of a loaded group as used, unless others took
-    /// the last one while the bitmap was loaded.
+    /// Marks the first free inode of a loaded group as used; `None` if other tasks took the last
+    /// one while the bitmap was loading.
     fn take_inode(&self, tx: &P::Tx, number: u32, dir: bool) -> Option<u32> {
         let per_group = self.geometry.inodes_per_group;
         let mut alloc = self.alloc.borrow_mut();
@@ -148,8 +150,8 @@ impl<P: Persist> ExtFs<P> {
         Some(index)
     }
 
-    /// The slot of an inode that was just taken. Slots behind the last used one
-    /// hold nothing: their block is made anew and not read.
+    /// Opens the slot of an inode that was just taken. A block of the inode table that holds no
+    /// used slot yet is made new instead of read.
     async fn open_slot(&self, tx: &P::Tx, number: u32, index: u32) -> Result<NewSlot> {
         let per_block = (BLOCK / self.geometry.inode_size) as u32;
         let per_group = self.geometry.inodes_per_group;
@@ -173,7 +175,11 @@ impl<P: Persist> ExtFs<P> {
         Ok(NewSlot { ino, buffer, at })
     }
 
-    /// Frees an inode.
+    /// Marks an inode as free in its bitmap and descriptor.
+    ///
+    /// # Errors
+    ///
+    /// `EUCLEAN` if the bitmap is damaged or the inode is free already.
     pub(crate) async fn release_inode(&self, tx: &P::Tx, ino: u32, dir: bool) -> Result<()> {
         let (number, index) = self.geometry.place_of(ino);
         if !self.load_inodes(tx, number).await? {
@@ -217,7 +223,8 @@ impl<P: Persist> ExtFs<P> {
         }
     }
 
-    /// Brings the inode bitmap of a group to memory; false if it is damaged.
+    /// Loads the inode bitmap of a group, or makes it if it was never written; false if it is
+    /// damaged.
     pub(crate) async fn load_inodes(&self, tx: &P::Tx, number: u32) -> Result<bool> {
         let descriptor = {
             let group = &self.alloc.borrow().groups[number as usize];

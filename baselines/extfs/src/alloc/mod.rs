@@ -1,12 +1,11 @@
-//! What is free: groups, their bitmaps, and who may have what.
+//! The allocator: free blocks and inodes of the groups, promises and reservations.
 //!
-//! Each group whose bitmap was needed once has two views of its blocks: the
-//! bitmap as it is on the medium, and `busy`, in which also those are set that
-//! were freed by a transaction that is not durable yet and those that are kept
-//! for a file that grows. Searches look at `busy` only.
+//! A group with a loaded block bitmap has two views of its blocks: the bitmap as on the medium, and
+//! `busy`. `busy` also contains the blocks that a transaction freed which is not durable yet, the
+//! blocks kept for a file that grows, and the blocks of structures. Searches look at `busy` only.
 //!
 //! Invariants: `busy` contains the bitmap; counts of a descriptor agree with its
-//! bitmaps; a group whose bitmap is damaged is left alone.
+//! bitmaps; the allocator hands out nothing of a group with a damaged bitmap.
 
 mod bits;
 mod blocks;
@@ -22,49 +21,49 @@ use crate::persist::Run;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// Blocks of a group.
+/// The loaded block bitmap of a group.
 pub(crate) struct BlockMap {
     pub(crate) buffer: Rc<Buffer>,
     pub(crate) busy: Busy,
     /// Blocks that are not busy.
     pub(crate) free: u32,
-    /// No free run is longer.
+    /// Upper bound on the length of a free run; [`bits::BITS`] while it is unknown.
     pub(crate) longest: u32,
-    /// Where the last search ended.
+    /// Bit behind the last allocation: a search without a goal in this group starts here.
     pub(crate) cursor: u32,
 }
 
-/// Inodes of a group.
+/// The loaded inode bitmap of a group.
 pub(crate) struct InodeMap {
     pub(crate) buffer: Rc<Buffer>,
-    /// No inode before this one is free.
+    /// Lower bound on the index of the first free inode.
     pub(crate) first_free: u32,
 }
 
-/// A group.
+/// A block group: its descriptor, and its bitmaps once they are loaded.
 #[derive(Default)]
 pub(crate) struct Group {
     pub(crate) descriptor: Descriptor,
     pub(crate) blocks: Option<BlockMap>,
     pub(crate) inodes: Option<InodeMap>,
-    /// A bitmap is damaged: nothing is allocated here.
+    /// A bitmap has a wrong checksum or a wrong count: the allocator skips the group.
     pub(crate) damaged: bool,
 }
 
-/// All groups.
+/// State of the allocator: groups, sums over them, promises and kept runs.
 #[derive(Default)]
 pub(crate) struct Alloc {
     pub(crate) groups: Vec<Group>,
     pub(crate) free_blocks: u64,
     pub(crate) free_inodes: u64,
-    /// Blocks that were promised to pages which are not written back yet.
+    /// Blocks promised to dirty pages that have no block until write-back.
     pub(crate) promised: u64,
     /// Blocks kept for files that grow, by inode.
     pub(crate) kept: BTreeMap<u32, Run>,
 }
 
 impl Alloc {
-    /// All of `groups`, with their sums.
+    /// Builds the state from the descriptors in the order of their groups.
     pub(crate) fn new(descriptors: impl Iterator<Item = Descriptor>) -> Self {
         let mut alloc = Self::default();
         for descriptor in descriptors {
@@ -78,7 +77,7 @@ impl Alloc {
         alloc
     }
 
-    /// Blocks that were neither used nor promised.
+    /// Blocks that are neither used nor promised.
     pub(crate) fn available(&self) -> u64 {
         self.free_blocks.saturating_sub(self.promised)
     }

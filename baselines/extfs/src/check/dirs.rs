@@ -15,17 +15,17 @@ struct Dir<'a> {
     seed: u32,
     map: &'a Map,
     names: BTreeSet<Vec<u8>>,
-    /// Blocks of it that were met.
+    /// Blocks of the directory that the check has visited.
     met: u64,
-    /// Where `..` leads.
+    /// Inode number in the entry `..`.
     parent: u32,
 }
 
-/// The hashes that a leaf may have: from the first to the last.
+/// Bounds on the hashes in a leaf, first to last; `None` without an index.
 type Hashes = Option<(Hasher, u32, u32)>;
 
 impl<I: Image + ?Sized> Checker<'_, I> {
-    /// Gives the inode that `..` leads to.
+    /// Checks a directory's blocks, entries and index; returns the inode of `..`.
     pub(super) fn check_dir(&mut self, ino: u32, seed: u32, slot: &[u8], map: &Map) -> u32 {
         let mut dir = Dir {
             ino,

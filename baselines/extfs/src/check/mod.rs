@@ -79,14 +79,13 @@ struct Checker<'a, I: Image + ?Sized> {
     names: Vec<(u32, u32, u8)>,
     kinds: BTreeMap<u32, u8>,
     orphans: BTreeSet<u32>,
-    /// Blocks of attributes with the references that were met and those that
-    /// they claim.
+    /// References to each block of attributes: found in inodes, and stated by the block.
     shared: BTreeMap<u64, (u32, u32)>,
     findings: Vec<Finding>,
 }
 
-/// Everything that is wrong with the file system in `image`, which is not
-/// mounted and whose journal was replayed; nothing if it is sound.
+/// Checks the file system in `image` and returns its faults; none if it is sound. The file
+/// system must not be mounted, and its journal must have been replayed.
 pub fn check(image: &(impl Image + ?Sized)) -> Vec<Finding> {
     let mut checker = match Checker::open(image) {
         Ok(checker) => checker,

@@ -1,9 +1,8 @@
 //! Entries of a directory in a block.
 //!
-//! An entry is 8 bytes and a name, padded to 4 bytes; its length leads to the
-//! next one, so the entries of a block cover it. Inode 0 is no entry. With
-//! `metadata_csum` the last 12 bytes look like an entry without a name and hold
-//! the checksum.
+//! An entry is 8 bytes and a name, padded to 4 bytes; its length leads to the next entry, so the
+//! entries of a block cover the block. An entry of inode 0 is unused. With `metadata_csum` the last
+//! 12 bytes look like an entry without a name and hold the checksum.
 //!
 //! Invariant: [`Entries`] yields an error and ends where an entry does not lie
 //! within the block, so no bytes make a walk endless.
@@ -16,33 +15,33 @@ use vfs::FileKind;
 pub(crate) const HEAD: usize = 8;
 /// Bytes of the tail with the checksum.
 pub(crate) const TAIL: usize = 12;
-/// Where the checksum is.
+/// Checksum of the block, in the last four bytes of the tail.
 pub(crate) const CHECKSUM: Field<u32> = Field::at(BLOCK - 4);
 
-/// Kind of the tail, where an entry has that of its file.
+/// File kind that marks the tail; no file has it.
 const TAIL_KIND: u8 = 0xDE;
 
-/// A block does not hold what it should.
+/// Error of a block with an entry that does not lie within the block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Damaged;
 
-/// An entry.
+/// A directory entry; `name` borrows from the block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry<'a> {
-    /// Where it lies in the block.
+    /// Offset in the block.
     pub(crate) at: usize,
-    /// Bytes to the next one.
+    /// Bytes to the next entry, free space behind the name included.
     pub(crate) len: usize,
-    /// Its inode, 0 of none.
+    /// Inode number; 0 of an unused entry.
     pub(crate) ino: u32,
-    /// Its kind as a number.
+    /// File kind as on the medium; [`kind_of`] translates it.
     pub(crate) kind: u8,
-    /// Its name.
+    /// Name of the file, at most 255 bytes.
     pub(crate) name: &'a [u8],
 }
 
 impl Entry<'_> {
-    /// Bytes that it needs.
+    /// Bytes of the entry in use, with padding; 0 of an unused entry.
     pub(crate) fn used(&self) -> usize {
         if self.ino == 0 {
             0
@@ -57,14 +56,14 @@ pub(crate) const fn needed(name: usize) -> usize {
     (HEAD + name).next_multiple_of(4)
 }
 
-/// The entries in the bytes before `end`.
+/// Iterator over the entries of a block; ends after the first error.
 pub(crate) struct Entries<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
 impl<'a> Entries<'a> {
-    /// Of `block`, as far as `end`.
+    /// Walks the entries of `block` below `end`, which excludes the tail.
     pub(crate) fn new(block: &'a [u8], end: usize) -> Self {
         Self {
             bytes: &block[..end],
@@ -104,10 +103,10 @@ impl<'a> Iterator for Entries<'a> {
     }
 }
 
-/// The entry of `name`, and the one before it.
+/// The entry of a name and its predecessor in the block; `None` if the block lacks the name.
 pub(crate) type Found<'a> = Option<(Entry<'a>, Option<Entry<'a>>)>;
 
-/// Looks for `name`.
+/// Searches the entries below `end` for `name`.
 pub(crate) fn find<'a>(block: &'a [u8], end: usize, name: &[u8]) -> Result<Found<'a>, Damaged> {
     let mut before = None;
     for entry in Entries::new(block, end) {
@@ -120,7 +119,7 @@ pub(crate) fn find<'a>(block: &'a [u8], end: usize, name: &[u8]) -> Result<Found
     Ok(None)
 }
 
-/// The first entry behind which `needed` bytes are free.
+/// The first entry with at least `needed` bytes of free space behind its name.
 pub(crate) fn gap(block: &[u8], end: usize, needed: usize) -> Result<Option<Entry<'_>>, Damaged> {
     for entry in Entries::new(block, end) {
         let entry = entry?;
@@ -131,8 +130,8 @@ pub(crate) fn gap(block: &[u8], end: usize, needed: usize) -> Result<Option<Entr
     Ok(None)
 }
 
-/// The bytes of an entry, in a buffer that holds the longest one; gives their
-/// number without what pads it.
+/// Encodes an entry into a buffer that holds the longest entry. Returns the number of bytes
+/// without padding.
 pub(crate) fn encode(out: &mut [u8; 264], ino: u32, len: usize, kind: u8, name: &[u8]) -> usize {
     ino.save(out);
     (len as u16).save(&mut out[4..]);
@@ -142,14 +141,14 @@ pub(crate) fn encode(out: &mut [u8; 264], ino: u32, len: usize, kind: u8, name: 
     HEAD + name.len()
 }
 
-/// Puts an entry at `at`.
+/// Writes an entry to `block` at offset `at`; bytes behind the name stay.
 pub(crate) fn put(block: &mut [u8], at: usize, ino: u32, len: usize, kind: u8, name: &[u8]) {
     let mut bytes = [0; 264];
     let used = encode(&mut bytes, ino, len, kind, name);
     block[at..at + used].copy_from_slice(&bytes[..used]);
 }
 
-/// Makes the end of `block` a tail, without its checksum.
+/// Writes a tail to the end of `block`; its checksum stays 0.
 pub(crate) fn put_tail(block: &mut [u8; BLOCK]) {
     let tail = &mut block[BLOCK - TAIL..];
     tail.fill(0);
@@ -166,18 +165,18 @@ pub(crate) fn has_tail(block: &[u8; BLOCK]) -> bool {
         && tail[7] == TAIL_KIND
 }
 
-/// The checksum of a block of entries.
+/// The checksum of a block of entries, all bytes before the tail; `seed` is that of the directory.
 //= ext4-layout 5.4
 pub(crate) fn checksum(seed: u32, block: &[u8; BLOCK]) -> u32 {
     crc(seed, &block[..BLOCK - TAIL])
 }
 
-/// The kind of a number; a file for one that nobody knows.
+/// Translates the kind of an entry; an unknown number counts as a regular file.
 pub(crate) fn kind_of(number: u8) -> FileKind {
     FileKind::of_entry(number).unwrap_or(FileKind::Regular)
 }
 
-/// The first block of a directory.
+/// The first block of a new directory: `.` and `..`, and an unsealed tail if `tail`.
 pub(crate) fn first_block(ino: u32, parent: u32, tail: bool) -> Box<[u8; BLOCK]> {
     let mut block = Box::new([0; BLOCK]);
     let end = BLOCK - if tail { TAIL } else { 0 };
@@ -194,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_cover_the_block() {
+    fn first_block_holds_dot_entries_and_a_tail() {
         let block = first_block(2, 2, true);
         let end = BLOCK - TAIL;
         let names: Vec<_> = Entries::new(&block[..], end)
@@ -209,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn any_bytes_end_the_walk() {
+    fn walk_over_random_bytes_ends() {
         let mut rng = sim::Seed(2).stream("bytes");
         for _ in 0..2_000 {
             let mut block = first_block(2, 2, true);

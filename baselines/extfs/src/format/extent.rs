@@ -1,9 +1,8 @@
 //! Nodes of an extent tree: a header of 12 bytes and entries of 12 bytes, in the
 //! map of the inode or in a block with a checksum behind the last entry.
 //!
-//! Invariants of a node that [`Node::decode`] accepts: entries are sorted and
-//! apart, within the range that the parent gives; the depth is the one that is
-//! expected, so every walk ends.
+//! Invariants of a node that [`Node::decode`] accepts: entries are sorted, do not overlap and lie
+//! within the range of the parent's entry; the depth is the expected one, so every walk ends.
 
 use super::{Field, Value, crc, layout};
 use crate::BLOCK;
@@ -14,11 +13,11 @@ pub(crate) const ENTRY: usize = 12;
 pub(crate) const ROOT_MAX: usize = 4;
 /// Entries of a block.
 pub(crate) const BLOCK_MAX: usize = (BLOCK - ENTRY) / ENTRY;
-/// Deepest tree.
+/// Greatest depth of a tree: levels above the leaves.
 pub(crate) const DEPTH_MAX: u16 = 5;
-/// Longest extent; one that is unwritten has one block less.
+/// Longest written extent in blocks; an unwritten extent has at most one block less.
 pub(crate) const LEN_MAX: u32 = 32768;
-/// Where the checksum of a block is.
+/// Checksum of a node's block, behind the last possible entry.
 pub(crate) const CHECKSUM: Field<u32> = Field::at(ENTRY + BLOCK_MAX * ENTRY);
 const _: () = assert!(CHECKSUM.at == 4092);
 
@@ -33,16 +32,16 @@ layout! { 12:
     GENERATION: u32 = 0x8,
 }
 
-/// Blocks of a file that lie one after the other, or a node below.
+/// An extent (consecutive blocks of a file) in a leaf, or a pointer to a lower node in any other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Entry {
     /// First block of the file.
     pub(crate) logical: u32,
-    /// Blocks; 0 of a node below.
+    /// Length in blocks; 0 of a pointer.
     pub(crate) len: u32,
-    /// Whether they were allocated and never written.
+    /// Whether the blocks are allocated and read as zeros, since they were never written.
     pub(crate) unwritten: bool,
-    /// First block on the medium, or that of the node.
+    /// First block on the medium, or the block of the lower node.
     pub(crate) start: u64,
 }
 
@@ -52,12 +51,13 @@ impl Entry {
         u64::from(self.logical) + u64::from(self.len)
     }
 
-    /// The longest extent of its kind.
+    /// Most blocks of an extent, by whether it is unwritten.
     pub(crate) fn longest(unwritten: bool) -> u32 {
         LEN_MAX - u32::from(unwritten)
     }
 
-    /// Whether `next` goes on where it ends.
+    /// Whether `self` and `next` make one extent: adjacent in the file and on the medium, of the
+    /// same kind, and no longer together than [`Entry::longest`].
     pub(crate) fn joins(&self, next: &Self) -> bool {
         self.end() == u64::from(next.logical)
             && self.start + u64::from(self.len) == next.start
@@ -65,7 +65,7 @@ impl Entry {
             && self.len + next.len <= Self::longest(self.unwritten)
     }
 
-    /// Its part within `from..to`, blocks of the file; none if there is none.
+    /// The part of the extent within blocks `from..to` of the file; `None` if they do not meet.
     pub(crate) fn part(&self, from: u64, to: u64) -> Option<Self> {
         let first = from.max(u64::from(self.logical));
         let last = to.min(self.end());
@@ -114,28 +114,28 @@ impl Entry {
     }
 }
 
-/// A node as numbers.
+/// A decoded node of the tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Node {
-    /// 0 of a leaf.
+    /// Levels below the node; 0 of a leaf.
     pub(crate) depth: u16,
-    /// Its entries.
+    /// Extents of a leaf or pointers of another node, by logical block.
     pub(crate) entries: Vec<Entry>,
 }
 
-/// What a node must be like.
+/// Demands of [`Node::decode`] on a node, from the parent's entry.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Expect {
-    /// Its depth; none of a root.
+    /// Depth of the node; `None` of a root, which may have any.
     pub(crate) depth: Option<u16>,
-    /// First block of the file that it may have.
+    /// First block of the file that the node may map.
     pub(crate) from: u64,
-    /// One past the last.
+    /// One past the last block of the file that the node may map.
     pub(crate) to: u64,
 }
 
 impl Expect {
-    /// What a root must be like.
+    /// Demands on a root: any depth, all 2^32 blocks of a file.
     pub(crate) const ROOT: Self = Self {
         depth: None,
         from: 0,
@@ -144,8 +144,8 @@ impl Expect {
 }
 
 impl Node {
-    /// Reads a node; none if it is not sound. `bytes` are the map of an inode or
-    /// a block.
+    /// Reads a node from the map of an inode or a block; `None` if it is not sound or fails
+    /// `expect`.
     pub(crate) fn decode(bytes: &[u8], expect: Expect) -> Option<Self> {
         let most = (bytes.len() - ENTRY) / ENTRY;
         let (count, max) = (ENTRIES.get(bytes), MAX.get(bytes));
@@ -182,8 +182,7 @@ impl Node {
         })
     }
 
-    /// Writes the node over `bytes`, the map of an inode or a block; what lies
-    /// behind the entries stays.
+    /// Writes the node over `bytes`, the map of an inode or a block; bytes behind the entries stay.
     pub(crate) fn encode(&self, bytes: &mut [u8]) {
         let most = (bytes.len() - ENTRY) / ENTRY;
         MAGIC.put(bytes, MAGIC_NUMBER);
@@ -199,7 +198,7 @@ impl Node {
         }
     }
 
-    /// The position of the entry that covers `logical` or comes before it.
+    /// Index of the last entry that begins at or before `logical`; `None` if all begin after it.
     pub(crate) fn position(&self, logical: u64) -> Option<usize> {
         let after = self
             .entries
@@ -208,14 +207,14 @@ impl Node {
     }
 }
 
-/// The map of an empty file.
+/// The map of an empty file: a leaf without entries.
 pub(crate) fn empty_map() -> [u8; super::inode::MAP_SIZE] {
     let mut map = [0; super::inode::MAP_SIZE];
     Node::default().encode(&mut map);
     map
 }
 
-/// The checksum of a block of the tree.
+/// The checksum of a node's block; `seed` is that of the inode.
 //= ext4-layout 5.3
 pub(crate) fn checksum(seed: u32, block: &[u8; BLOCK]) -> u32 {
     crc(seed, &block[..CHECKSUM.at])
@@ -235,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leaf_survives_its_bytes() {
+    fn leaf_encoded_and_decoded_is_unchanged() {
         let entries = vec![
             entry(0, 32768, 1 << 40, false),
             entry(40_000, 32767, 9, true),
@@ -261,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn no_bytes_panic() {
+    fn decode_of_random_bytes_does_not_panic() {
         let mut rng = sim::Seed(1).stream("bytes");
         for _ in 0..10_000 {
             let mut map = [0; 60];

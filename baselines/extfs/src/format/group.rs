@@ -1,13 +1,13 @@
 //! The descriptor of a block group: 32 bytes, or 64 with the feature `64bit`.
 //!
-//! Invariant: halves that a short descriptor lacks read as zeros and are never
-//! written.
+//! Invariant: high halves of fields, which a short descriptor lacks, read as zeros
+//! and are never written.
 
 use super::{crc, crc16, layout, wide};
 
 /// Bytes of a long descriptor.
 pub(crate) const SIZE: usize = 64;
-/// Bytes of a short one.
+/// Bytes of a short descriptor (no feature `64bit`).
 pub(crate) const SHORT: usize = 32;
 
 /// `FLAGS`: the inode bitmap and table were never written.
@@ -39,7 +39,8 @@ layout! { 64:
     INODE_CSUM_HI: u16 = 0x3A,
 }
 
-/// A descriptor as numbers.
+/// A decoded descriptor: blocks of the bitmaps and the inode table, counts, flags (`INODE_UNINIT`,
+/// `BLOCK_UNINIT`) and checksums of the bitmaps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Descriptor {
     pub(crate) block_bitmap: u64,
@@ -76,7 +77,7 @@ impl Descriptor {
         }
     }
 
-    /// Writes it over a descriptor of 32 or 64 bytes, all but its checksum.
+    /// Writes all fields but the checksum over a descriptor of 32 or 64 bytes.
     pub(crate) fn encode(&self, bytes: &mut [u8]) {
         let lo = |value: u32| value as u16;
         let hi = |value: u32| (value >> 16) as u16;
@@ -127,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_descriptor_survives_its_bytes() {
+    fn descriptor_encoded_and_decoded_is_unchanged() {
         let group = Descriptor {
             block_bitmap: 0x1_0000_0002,
             inode_table: 77,

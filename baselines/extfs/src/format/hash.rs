@@ -1,35 +1,33 @@
 //! Hashes of names in indexed directories.
 //!
-//! Half-MD4 is what new directories use; the others are read and extended where
-//! they are found. Each gives a major hash, whose bit 0 is free for the index,
-//! and a minor one that orders names with the same major.
+//! New directories use half-MD4; a directory with another hash keeps it. A hash has a major part,
+//! whose bit 0 is free for the index, and a minor part, which orders names with equal major parts.
 //!
-//! Invariant: no name hashes to the largest even number, which stands for the
-//! end.
+//! Invariant: no name hashes to the largest even number, which marks the end of a directory.
 
-/// Old hash.
+/// The hash of the first versions of the index (`DX_HASH_LEGACY`); its minor part is 0.
 const LEGACY: u8 = 0;
-/// Half-MD4, the default.
+/// Half-MD4, the hash of new directories.
 pub(crate) const HALF_MD4: u8 = 1;
-/// Tiny encryption algorithm.
+/// The hash by the tiny encryption algorithm (`DX_HASH_TEA`).
 const TEA: u8 = 2;
-/// What a version that takes bytes as unsigned has more than its signed twin.
+/// Distance from a version that takes bytes as signed to the same hash with unsigned bytes.
 pub(crate) const UNSIGNED: u8 = 3;
 
 /// Marks the end of a directory.
 const END: u32 = 0xFFFF_FFFE;
 
-/// How the names of a directory are hashed.
+/// The hash function of a directory: version and seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hasher {
-    /// Which hash, 0 to 5.
+    /// Hash and signedness: `LEGACY`, `HALF_MD4` or `TEA`, plus [`UNSIGNED`] for unsigned bytes.
     pub(crate) version: u8,
-    /// The seed of the file system.
+    /// Seed from the superblock; all zeros stand for the default seed of MD4.
     pub(crate) seed: [u32; 4],
 }
 
 impl Hasher {
-    /// The one of `version`; none if there is no such.
+    /// The hasher of `version`; `None` above 5.
     pub(crate) fn of(version: u8, seed: [u32; 4]) -> Option<Self> {
         (version <= TEA + UNSIGNED).then_some(Self { version, seed })
     }
@@ -84,7 +82,7 @@ fn byte(value: u8, signed: bool) -> u32 {
     }
 }
 
-/// The first bytes of a name as `N` numbers, filled up with its length.
+/// The first `4 * N` bytes of a name as `N` words, padded with the name's length.
 fn words<const N: usize>(name: &[u8], signed: bool) -> [u32; N] {
     let len = name.len() as u32;
     let pad = len | len << 8;
@@ -126,7 +124,7 @@ fn tea(state: &mut [u32; 4], input: &[u32; 4]) {
     state[1] = state[1].wrapping_add(b);
 }
 
-/// Three of the rounds of MD4 with half of its steps.
+/// The three rounds of MD4 with half of the steps: 8 words of input instead of 16.
 fn half_md4(state: &mut [u32; 4], input: &[u32; 8]) {
     type Mix = fn(u32, u32, u32) -> u32;
     const ROUNDS: [(Mix, u32, [usize; 8], [u32; 4]); 3] = [
@@ -166,9 +164,9 @@ fn half_md4(state: &mut [u32; 4], input: &[u32; 8]) {
 mod tests {
     use super::*;
 
-    /// As `debugfs -R "dx_hash -h VERSION -s SEED NAME"` prints them.
+    /// The expected hashes are output of `debugfs -R "dx_hash -h VERSION -s SEED NAME"`.
     #[test]
-    fn hashes_are_those_of_the_format() {
+    fn hashes_of_known_names_match_debugfs() {
         let long = "a-name-that-is-longer-than-thirty-two-bytes-x";
         let known = [
             (0, 0, "foo", (0x9f57_ef58, 0)),
@@ -185,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_above_127_tell_signed_from_unsigned() {
+    fn hashes_of_bytes_above_127_differ_by_signedness() {
         let hash = |version| Hasher::of(version, [1; 4]).unwrap().hash(b"\xC3\xA9");
         assert_ne!(hash(HALF_MD4), hash(HALF_MD4 + UNSIGNED));
         assert_eq!(Hasher::of(6, [0; 4]), None);

@@ -1,48 +1,48 @@
-//! The index of a directory: its first block and, below it, nodes, all dressed
-//! as blocks with entries that have no or one long name, so that a reader who
-//! knows no index skips them.
+//! The index of a directory: a root in its first block and nodes below. Root and
+//! nodes look like blocks whose directory entries leave the rest of the block free,
+//! so that a reader without indexes skips them.
 //!
-//! The first entry has no hash of its own but the room for limit and count; it
-//! covers all hashes below the second.
+//! The first index entry holds limit and count in place of a hash; it covers all
+//! hashes below that of the second entry.
 
 use super::{Value, crc};
 use crate::BLOCK;
 
-/// Where the entries of a root begin.
+/// Offset of the entries in the root's block.
 pub(crate) const ROOT_ENTRIES: usize = 32;
-/// Where those of a node begin.
+/// Offset of the entries in a node's block.
 pub(crate) const NODE_ENTRIES: usize = 8;
-/// Bytes of an entry.
+/// Bytes of an index entry.
 pub(crate) const ENTRY: usize = 8;
-/// Levels below the root that have an index.
+/// Most levels of nodes between the root and the blocks of directory entries.
 pub(crate) const LEVELS_MAX: u8 = 1;
 
 const INFO: usize = 24;
 
-/// An entry: the least hash and the block of the directory.
+/// An index entry, which covers the hashes up to that of the next entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// Least hash; bit 0 says that the hash goes on from the block before.
+    /// Least hash in the block; bit 0 says that names with this hash begin in the block before.
     pub(crate) hash: u32,
-    /// Block of the directory.
+    /// Logical block of the directory: a node, or a block of directory entries.
     pub(crate) block: u32,
 }
 
-/// What the root says about the index.
+/// Description of the index in its root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Info {
-    /// How names are hashed, as it is written.
+    /// Hash version as on the medium; flags of the superblock add the signedness of bytes.
     pub(crate) hash_version: u8,
-    /// Levels of nodes below the root.
+    /// Levels of nodes below the root, at most [`LEVELS_MAX`].
     pub(crate) levels: u8,
 }
 
-/// Most entries from `at` on.
+/// Most entries that a block holds from offset `at` on; the tail takes the room of one.
 pub(crate) const fn limit(at: usize, tail: bool) -> usize {
     (BLOCK - at) / ENTRY - tail as usize
 }
 
-/// Reads the root's description; none if it is not one.
+/// Reads the root's description; `None` if `block` is no sound root.
 //= ext4-layout 5.4
 pub(crate) fn info(block: &[u8; BLOCK]) -> Option<Info> {
     let (reserved, rest) = (u32::load(&block[INFO..]), &block[INFO + 4..]);
@@ -54,13 +54,13 @@ pub(crate) fn info(block: &[u8; BLOCK]) -> Option<Info> {
     (sound && info.levels <= LEVELS_MAX).then_some(info)
 }
 
-/// Writes the root's description.
+/// Writes the description to the root's `block`.
 pub(crate) fn put_info(block: &mut [u8; BLOCK], info: Info) {
     block[INFO..INFO + 8].copy_from_slice(&[0, 0, 0, 0, info.hash_version, 8, info.levels, 0]);
 }
 
-/// The entries from `at` on; none if they are not sound: counted within the
-/// limit, and sorted.
+/// Reads the entries from `at` on; `None` if the limit is wrong, the count is 0 or above the
+/// limit, or the hashes are not sorted.
 pub(crate) fn entries(block: &[u8; BLOCK], at: usize, tail: bool) -> Option<Vec<Entry>> {
     let (most, count) = (u16::load(&block[at..]), u16::load(&block[at + 2..]));
     let (most, count) = (usize::from(most), usize::from(count));
@@ -78,7 +78,8 @@ pub(crate) fn entries(block: &[u8; BLOCK], at: usize, tail: bool) -> Option<Vec<
     entries.is_sorted_by_key(|e| e.hash).then_some(entries)
 }
 
-/// Where a search for `hash` goes on, without building the list of entries.
+/// Index of the entry that covers `hash`, by binary search in `block`; `None` if limit or count
+/// is wrong.
 pub(crate) fn child(block: &[u8; BLOCK], at: usize, hash: u32, tail: bool) -> Option<usize> {
     let (most, count) = (u16::load(&block[at..]), u16::load(&block[at + 2..]));
     let (most, count) = (usize::from(most), usize::from(count));
@@ -98,7 +99,8 @@ pub(crate) fn child(block: &[u8; BLOCK], at: usize, hash: u32, tail: bool) -> Op
     Some(low - 1)
 }
 
-/// The entry number `index`, and how many there are; entries were checked.
+/// The entry number `index`, and the count of entries. The caller has checked the block with
+/// [`entries`] or [`child`].
 pub(crate) fn entry(block: &[u8; BLOCK], at: usize, index: usize) -> (Entry, usize) {
     let count = usize::from(u16::load(&block[at + 2..]));
     let part = &block[at + index * ENTRY..];
@@ -107,7 +109,7 @@ pub(crate) fn entry(block: &[u8; BLOCK], at: usize, index: usize) -> (Entry, usi
     (Entry { hash, block }, count)
 }
 
-/// Writes entries from `at` on.
+/// Writes `entries` from offset `at` on, with limit and count.
 pub(crate) fn put_entries(block: &mut [u8; BLOCK], at: usize, entries: &[Entry], tail: bool) {
     for (entry, part) in entries.iter().zip(block[at..].chunks_exact_mut(ENTRY)) {
         entry.hash.save(part);
@@ -117,19 +119,19 @@ pub(crate) fn put_entries(block: &mut [u8; BLOCK], at: usize, entries: &[Entry],
     (entries.len() as u16).save(&mut block[at + 2..]);
 }
 
-/// Makes `block` an empty node.
+/// Writes the head of a node: one unused directory entry as long as the block.
 pub(crate) fn put_node_head(block: &mut [u8; BLOCK]) {
     block[..NODE_ENTRIES].fill(0);
     (BLOCK as u16).save(&mut block[4..]);
 }
 
-/// Where the checksum is: in the second half of the tail behind the limit.
+/// Offset of the checksum: the second half of the tail, which follows the last possible entry.
 fn checksum_at(at: usize) -> usize {
     at + limit(at, true) * ENTRY + 4
 }
 
-/// The checksum: of the entries in use and of what lies before them, and of the
-/// tail.
+/// The checksum of the bytes up to the last used entry and of the tail; `None` if the count is
+/// above the limit.
 //= ext4-layout 5.4
 pub(crate) fn checksum(seed: u32, block: &[u8; BLOCK], at: usize) -> Option<u32> {
     let count = usize::from(u16::load(&block[at + 2..]));
@@ -142,13 +144,13 @@ pub(crate) fn checksum(seed: u32, block: &[u8; BLOCK], at: usize) -> Option<u32>
     Some(crc(crc2, &[0; 4]))
 }
 
-/// Whether the checksum is right.
+/// Whether the stored checksum matches the block.
 pub(crate) fn is_whole(seed: u32, block: &[u8; BLOCK], at: usize) -> bool {
     let stored = u32::load(&block[checksum_at(at)..]);
     checksum(seed, block, at) == Some(stored)
 }
 
-/// Sets the checksum.
+/// Stores the checksum, unless the count is above the limit.
 pub(crate) fn seal(seed: u32, block: &mut [u8; BLOCK], at: usize) {
     if let Some(sum) = checksum(seed, block, at) {
         sum.save(&mut block[checksum_at(at)..]);
@@ -160,14 +162,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_are_those_of_the_format() {
+    fn limit_of_root_and_node_matches_the_format() {
         assert_eq!(limit(ROOT_ENTRIES, true), 507);
         assert_eq!(limit(NODE_ENTRIES, true), 510);
         assert_eq!(limit(ROOT_ENTRIES, false), 508);
     }
 
     #[test]
-    fn a_search_finds_the_last_entry_not_above() {
+    fn search_for_a_hash_finds_the_last_entry_not_above() {
         let mut block = [0; BLOCK];
         let list = [0, 10, 20, 21].into_iter().zip(1..);
         let list: Vec<_> = list.map(|(hash, block)| Entry { hash, block }).collect();

@@ -5,7 +5,7 @@
 //! after 2038. A field past `EXTRA_SIZE` is not there.
 
 use super::{Value, crc, layout, wide};
-use vfs::{Attr, FileKind, Timestamp};
+use vfs::{Attr, FileKind, TimeRange, Timestamp};
 
 /// Bytes of the part that every inode has.
 pub(crate) const OLD_SIZE: usize = 128;
@@ -13,7 +13,7 @@ pub(crate) const OLD_SIZE: usize = 128;
 pub(crate) const EXTRA_KNOWN: u16 = 32;
 /// Bytes of the map of blocks.
 pub(crate) const MAP_SIZE: usize = 60;
-/// Largest slot that is built.
+/// Largest slot in bytes that this crate supports.
 pub(crate) const MAX_SIZE: usize = 256;
 
 /// `FLAGS`: the directory has an index.
@@ -28,8 +28,7 @@ pub(crate) const FLAG_INLINE: u32 = 0x1000_0000;
 pub(crate) const FLAG_EA_INODE: u32 = 0x20_0000;
 /// `FLAGS`: contents are encrypted.
 pub(crate) const FLAG_ENCRYPT: u32 = 0x800;
-/// Flags that a new inode has of its directory: compression bits, sync, no dump,
-/// no atime.
+/// `FLAGS` that a new inode inherits from its directory: sync, no dump, no atime.
 pub(crate) const FLAGS_INHERITED: u32 = 0x8 | 0x40 | 0x80;
 
 //= ext4-layout 5.1
@@ -75,12 +74,12 @@ pub(crate) fn extra(slot: &[u8]) -> usize {
     extra.min(slot.len() - OLD_SIZE)
 }
 
-/// Whether the field of four bytes at `at` is there.
+/// Whether `slot` has the field of four bytes at `at`.
 fn has(slot: &[u8], at: usize) -> bool {
     at + 4 <= OLD_SIZE + extra(slot)
 }
 
-/// Counts a change, as Linux does with each (`i_version`).
+/// Increments the version (`i_version`), as Linux does with each change of an inode.
 pub(crate) fn count_change(slot: &mut [u8]) {
     let (low, carry) = VERSION_LO.get(slot).overflowing_add(1);
     VERSION_LO.put(slot, low);
@@ -95,7 +94,7 @@ pub(crate) fn seed(fs_seed: u32, ino: u32, generation: u32) -> u32 {
     crc(crc(fs_seed, &ino.to_le_bytes()), &generation.to_le_bytes())
 }
 
-/// The checksum that `slot` should have; 16 bits where it has no room for 32.
+/// The checksum that `slot` should have: 32 bits, or 16 if the slot lacks `CHECKSUM_HI`.
 //= ext4-layout 5.1
 pub(crate) fn checksum(seed: u32, slot: &[u8]) -> u32 {
     let mut blank = [0; MAX_SIZE];
@@ -127,7 +126,7 @@ pub(crate) fn seal(seed: u32, slot: &mut [u8]) {
     }
 }
 
-/// Where the fields of a time are.
+/// Offsets of the two fields of a time: seconds, and the extra field.
 struct TimeFields {
     secs: usize,
     extra: usize,
@@ -152,8 +151,8 @@ const TIMES: [TimeFields; 4] = [
     },
 ];
 
-/// Seconds are signed and of 32 bits; the extra field adds two bits above them
-/// and nanoseconds.
+/// Reads a time: 32 signed bits of seconds; the extra field, where the slot has it, adds
+/// two bits above them and nanoseconds.
 //= ext4-layout 5.1
 fn time(slot: &[u8], fields: &TimeFields) -> Timestamp {
     if fields.secs >= OLD_SIZE && !has(slot, fields.secs) {
@@ -170,17 +169,24 @@ fn time(slot: &[u8], fields: &TimeFields) -> Timestamp {
     }
 }
 
+/// Timestamps of an inode: signed seconds of 32 bits, and `wide` ones with two bits more and
+/// nanoseconds.
+//= ext4-layout 5.1
+pub(crate) const fn times(wide: bool) -> TimeRange {
+    TimeRange {
+        earliest: i32::MIN as i64,
+        latest: i32::MAX as i64 + if wide { 3 << 32 } else { 0 },
+        grain: if wide { 1 } else { 1_000_000_000 },
+    }
+}
+
 fn set_time(slot: &mut [u8], fields: &TimeFields, time: Timestamp) {
     if fields.secs >= OLD_SIZE && !has(slot, fields.secs) {
         return;
     }
     let wide = has(slot, fields.extra);
-    let most = if wide {
-        (3 << 32) + i64::from(i32::MAX)
-    } else {
-        i64::from(i32::MAX)
-    };
-    let secs = time.secs.clamp(i64::from(i32::MIN), most);
+    let time = times(wide).hold(time);
+    let secs = time.secs;
     (secs as u32).save(&mut slot[fields.secs..]);
     if wide {
         let epoch = ((secs - i64::from(secs as i32)) >> 32) as u32 & 3;
@@ -188,12 +194,12 @@ fn set_time(slot: &mut [u8], fields: &TimeFields, time: Timestamp) {
     }
 }
 
-/// Size in bytes.
+/// Size of the file in bytes.
 pub(crate) fn size(slot: &[u8]) -> u64 {
     wide(SIZE_LO.get(slot), SIZE_HI.get(slot))
 }
 
-/// Sets the size.
+/// Sets both halves of the size, in bytes.
 pub(crate) fn set_size(slot: &mut [u8], size: u64) {
     SIZE_LO.put(slot, size as u32);
     SIZE_HI.put(slot, (size >> 32) as u32);
@@ -210,7 +216,7 @@ pub(crate) fn set_xattr_block(slot: &mut [u8], block: u64) {
     XATTR_HI.put(slot, (block >> 32) as u16);
 }
 
-/// Sectors that it occupies.
+/// Sectors of 512 bytes that the inode occupies; with [`FLAG_HUGE`] the field counts blocks.
 pub(crate) fn sectors(slot: &[u8]) -> u64 {
     let count = wide(BLOCKS_LO.get(slot), BLOCKS_HI.get(slot));
     if FLAGS.get(slot) & FLAG_HUGE != 0 {
@@ -220,7 +226,7 @@ pub(crate) fn sectors(slot: &[u8]) -> u64 {
     }
 }
 
-/// The attributes in `slot`; none if it is of no known kind.
+/// The attributes in `slot`; `None` if the mode names no known file kind.
 pub(crate) fn attr(slot: &[u8]) -> Option<Attr> {
     let mode = MODE.get(slot);
     let kind = FileKind::of_mode(mode)?;
@@ -242,7 +248,8 @@ pub(crate) fn attr(slot: &[u8]) -> Option<Attr> {
     })
 }
 
-/// Writes attributes to `slot`, all but the size, which has rules of its own.
+/// Writes all attributes to `slot` but the device number and the size, which the caller
+/// updates through [`set_size`].
 pub(crate) fn set_attr(slot: &mut [u8], attr: &Attr) {
     MODE.put(slot, attr.kind.mode_bits() | attr.mode & 0o7777);
     LINKS.put(slot, attr.nlink as u16);
@@ -261,8 +268,8 @@ pub(crate) fn set_attr(slot: &mut [u8], attr: &Attr) {
     GENERATION.put(slot, attr.generation);
 }
 
-/// A device number lies in the first word of the map if it is an old one, of 8
-/// and 8 bits, and in the second otherwise.
+/// The device number: in the first word of the map in the old form (8 and 8 bits), otherwise
+/// in the second word. 0 of a file that is no device.
 fn device(kind: FileKind, slot: &[u8]) -> u32 {
     if !matches!(kind, FileKind::CharDevice | FileKind::BlockDevice) {
         return 0;
@@ -272,7 +279,7 @@ fn device(kind: FileKind, slot: &[u8]) -> u32 {
     if old != 0 { old & 0xFFFF } else { new }
 }
 
-/// The map of a device.
+/// The map of a device's inode, which holds the device number.
 pub(crate) fn device_map(rdev: u32) -> [u8; MAP_SIZE] {
     let mut map = [0; MAP_SIZE];
     let at = if rdev <= 0xFFFF { 0 } else { 4 };
@@ -304,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn attributes_survive_a_slot_of_256_bytes() {
+    fn attributes_in_a_slot_of_256_bytes_are_unchanged() {
         let mut slot = [0; 256];
         EXTRA_SIZE.put(&mut slot, EXTRA_KNOWN);
         set_attr(&mut slot, &sample());
@@ -312,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_of_128_bytes_keeps_seconds() {
+    fn times_in_a_slot_of_128_bytes_keep_seconds_only() {
         let mut slot = [0; 128];
         set_attr(&mut slot, &sample());
         let kept = attr(&slot).unwrap();
@@ -322,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seal_is_broken_by_any_bit() {
+    fn checksum_of_a_slot_with_any_bit_flipped_is_wrong() {
         for len in [128, 256] {
             let mut slot = vec![0; len];
             if len > 128 {

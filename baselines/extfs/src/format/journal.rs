@@ -1,6 +1,5 @@
-//! The superblock of a journal that holds nothing, as `mkfs` leaves it. Its
-//! numbers are big endian. What a journal holds later is the affair of the
-//! strategy that writes it.
+//! The superblock of an empty journal, as `mkfs` writes it. Its numbers are big
+//! endian. The strategy that writes the journal knows the rest of the format.
 
 use crate::BLOCK;
 

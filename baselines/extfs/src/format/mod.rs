@@ -1,4 +1,4 @@
-//! The bytes of the format, one home per layout.
+//! The structures of ext4 on the medium, one module per layout.
 //!
 //! Invariants: a field is written down once, in a [`mod@units::layout`]; no bytes, however
 //! wrong, make a function here panic.
@@ -26,8 +26,7 @@ pub(crate) fn crc(seed: u32, bytes: &[u8]) -> u32 {
     !crc32c::crc32c_append(!seed, bytes)
 }
 
-/// CRC-16 (polynomial 0xA001, reflected), of group descriptors before
-/// `metadata_csum`.
+/// CRC-16 (polynomial 0xA001, reflected), of group descriptors before `metadata_csum`.
 pub(crate) fn crc16(seed: u16, bytes: &[u8]) -> u16 {
     bytes.iter().fold(seed, |crc, &byte| {
         (0..8).fold(crc ^ u16::from(byte), |crc, _| {
@@ -36,7 +35,7 @@ pub(crate) fn crc16(seed: u16, bytes: &[u8]) -> u16 {
     })
 }
 
-/// A number of 48 or 64 bits out of two.
+/// Joins two fields to a number of 48 or 64 bits.
 #[inline]
 pub(crate) fn wide(lo: u32, hi: impl Into<u64>) -> u64 {
     u64::from(lo) | hi.into() << 32
@@ -47,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn checksums_have_their_published_check_values() {
+    fn checksums_of_the_check_string_match_published_values() {
         let text = b"123456789";
         assert_eq!(!crc(!0, text), 0xE306_9283);
         assert_eq!(crc16(0, text), 0xBB3D);

@@ -1,19 +1,19 @@
 //! The superblock: bytes 1024 to 2047 of the medium, with copies in some groups.
 //!
-//! Invariants: it is the only place that knows names and bits of features; the
-//! checksum covers all bytes before it.
+//! Invariants: this module alone knows names and bits of features; the checksum
+//! covers all bytes before itself.
 
 use super::{crc, layout};
 
 /// Bytes of a superblock.
 pub(crate) const SIZE: usize = 1024;
-/// Where it lies in block 0.
+/// Offset of the first superblock in block 0.
 pub(crate) const OFFSET: usize = 1024;
-/// Its magic number.
+/// Value of `MAGIC` in a superblock of ext4.
 pub(crate) const MAGIC_NUMBER: u16 = 0xEF53;
-/// `STATE`: unmounted cleanly.
+/// `STATE`: the last mount ended with an unmount.
 pub(crate) const STATE_CLEAN: u16 = 1;
-/// `STATE`: something failed; it has to be checked.
+/// `STATE`: an error was recorded; the file system needs a check.
 pub(crate) const STATE_ERROR: u16 = 2;
 /// `LAST_ERROR_CODE`: the medium failed (`EXT4_ERR_EIO`).
 const ERROR_EIO: u8 = 2;
@@ -21,7 +21,7 @@ const ERROR_EIO: u8 = 2;
 pub(crate) const FLAG_SIGNED_HASH: u32 = 1;
 /// `FLAGS`: directory hashes take bytes of names as unsigned.
 pub(crate) const FLAG_UNSIGNED_HASH: u32 = 2;
-/// `CHECKSUM_TYPE`: CRC-32C, the only one.
+/// `CHECKSUM_TYPE`: CRC-32C, the only type that the format defines.
 pub(crate) const CHECKSUM_CRC32C: u8 = 1;
 
 //= ext4-layout 4.1
@@ -91,14 +91,14 @@ layout! { 1024:
     CHECKSUM: u32 = 0x3FC,
 }
 
-/// A class of features: what a reader may do that does not know one of them.
+/// A class of features, by the access that an implementation may take that lacks a feature of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
-    /// Everything.
+    /// An implementation without the feature may read and write.
     Compat,
-    /// Nothing.
+    /// An implementation without the feature must not mount.
     Incompat,
-    /// Read.
+    /// An implementation without the feature may only read.
     RoCompat,
 }
 
@@ -152,14 +152,14 @@ features! {
     RO_ORPHAN_PRESENT = RoCompat 0x1_0000 "orphan_present",
 }
 
-/// Features without which nothing can be read here.
+/// Incompatible features that this crate requires of a file system.
 pub(crate) const INCOMPAT_NEEDED: u32 = INCOMPAT_FILETYPE | INCOMPAT_EXTENTS;
 
-/// Incompatible features that are built.
+/// Incompatible features that this crate supports.
 pub(crate) const INCOMPAT_KNOWN: u32 =
     INCOMPAT_NEEDED | INCOMPAT_RECOVER | INCOMPAT_64BIT | INCOMPAT_FLEX_BG | INCOMPAT_CSUM_SEED;
 
-/// Features that must be understood in order to write, and are.
+/// Features of [`Class::RoCompat`] that this crate supports, so that it may write.
 pub(crate) const RO_KNOWN: u32 = RO_SPARSE_SUPER
     | RO_LARGE_FILE
     | RO_HUGE_FILE
@@ -168,7 +168,8 @@ pub(crate) const RO_KNOWN: u32 = RO_SPARSE_SUPER
     | RO_EXTRA_ISIZE
     | RO_METADATA_CSUM;
 
-/// Names of the features of `class` among `bits`, those without a name as bits.
+/// Names of the features of `class` among `bits`, with commas between; a bit without a name
+/// appears as `bit 0x…`.
 pub(crate) fn names(class: Class, bits: u32) -> String {
     let one = |bit: u32| {
         let mut named = NAMES.iter().filter(|(c, b, _)| *c == class && *b == bit);
@@ -184,8 +185,8 @@ pub(crate) fn checksum(superblock: &[u8]) -> u32 {
     crc(!0, &superblock[..CHECKSUM.at])
 }
 
-/// Notes in `superblock`, if it is a sound one, that the medium failed at `now`,
-/// in seconds since 1970. False if it is none.
+/// Records in `superblock` that the medium failed at `now`, in seconds since 1970. Returns false
+/// and changes nothing if the superblock is not sound.
 pub(crate) fn record_error(superblock: &mut [u8], now: u32) -> bool {
     let summed = RO_COMPAT.get(superblock) & RO_METADATA_CSUM != 0;
     let sound = !summed || CHECKSUM.get(superblock) == checksum(superblock);
@@ -214,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn features_are_named() {
+    fn names_of_known_and_unknown_bits_are_listed() {
         let bits = INCOMPAT_EXTENTS | INCOMPAT_CASEFOLD | 1 << 30;
         let text = names(Class::Incompat, bits);
         assert_eq!(text, "extent, casefold, bit 0x40000000");

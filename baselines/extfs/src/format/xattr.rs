@@ -37,17 +37,18 @@ const PREFIXES: [(u8, &[u8]); 6] = [
     (7, b"system."),
 ];
 
-/// Numbers of access lists, whose values have a form of their own.
+/// Prefix numbers of the two access lists. Their names end with the prefix, and their values
+/// differ between medium and file API.
 pub(crate) const ACLS: [u8; 2] = [2, 3];
 
-/// An attribute.
+/// An extended attribute of an inode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Xattr {
-    /// Number of the prefix.
+    /// Number of the name's prefix, as in [`PREFIXES`].
     pub(crate) prefix: u8,
-    /// Name behind the prefix.
+    /// Name without the prefix, at most 255 bytes.
     pub(crate) name: Vec<u8>,
-    /// Value.
+    /// Value as on the medium; access lists are converted by [`acl_to_api`].
     pub(crate) value: Vec<u8>,
 }
 
@@ -59,7 +60,7 @@ pub(crate) fn split(name: &[u8]) -> Option<(u8, &[u8])> {
     })
 }
 
-/// The full name; none if nobody knows the prefix.
+/// The full name; `None` if [`PREFIXES`] lacks the prefix number.
 pub(crate) fn full_name(attribute: &Xattr) -> Option<Vec<u8>> {
     let (_, prefix) = PREFIXES.iter().find(|(n, _)| *n == attribute.prefix)?;
     Some([prefix, attribute.name.as_slice()].concat())
@@ -69,8 +70,8 @@ const fn padded(len: usize) -> usize {
     len.next_multiple_of(4)
 }
 
-/// Reads the entries of `area` from `from` on; values are counted from `base`.
-/// None if an entry or a value does not lie within it, or lies elsewhere.
+/// Reads the entries of `area` from `from` on; offsets of values count from `base`. Returns
+/// `None` if an entry or a value exceeds `area`, or if a value lies in an inode of its own.
 //= ext4-layout 5.5
 pub(crate) fn decode(area: &[u8], from: usize, base: usize) -> Option<Vec<Xattr>> {
     let mut list = Vec::new();
@@ -106,8 +107,8 @@ pub(crate) fn needed(list: &[Xattr]) -> usize {
     list.iter().map(each).sum::<usize>() + 4
 }
 
-/// Writes `list` to `area` from `from` on, values counted from `base`, with
-/// hashes if `hashed`. It fits.
+/// Writes `list` to `area` from `from` on, with hashes if `hashed`; offsets of values count
+/// from `base`. The caller has checked with [`needed`] that `list` fits.
 fn encode(area: &mut [u8], from: usize, base: usize, list: &[Xattr], hashed: bool) {
     area[from..].fill(0);
     let (mut at, mut end) = (from, area.len());
@@ -132,7 +133,7 @@ fn encode(area: &mut [u8], from: usize, base: usize, list: &[Xattr], hashed: boo
     }
 }
 
-/// Reads the attributes in an inode, `area` being all behind its fields.
+/// Reads the attributes in an inode slot; `area` is the rest of the slot behind its fields.
 pub(crate) fn decode_inode(area: &[u8]) -> Option<Vec<Xattr>> {
     if area.len() < INODE_HEADER + 4 || u32::load(area) != MAGIC_NUMBER {
         return Some(Vec::new());
@@ -140,7 +141,7 @@ pub(crate) fn decode_inode(area: &[u8]) -> Option<Vec<Xattr>> {
     decode(area, INODE_HEADER, INODE_HEADER)
 }
 
-/// Writes the attributes of an inode.
+/// Writes `list` to the rest of an inode slot; an empty list zeroes `area`.
 pub(crate) fn encode_inode(area: &mut [u8], list: &[Xattr]) {
     if list.is_empty() {
         return area.fill(0);
@@ -149,7 +150,7 @@ pub(crate) fn encode_inode(area: &mut [u8], list: &[Xattr]) {
     encode(area, INODE_HEADER, INODE_HEADER, list, false);
 }
 
-/// Reads the attributes of a block.
+/// Reads the attributes of a block; `None` if its header or an entry is not sound.
 pub(crate) fn decode_block(block: &[u8; BLOCK]) -> Option<Vec<Xattr>> {
     let sound = MAGIC.get(block) == MAGIC_NUMBER && BLOCKS.get(block) == 1;
     if !sound || REFERENCES.get(block) == 0 {
@@ -158,7 +159,8 @@ pub(crate) fn decode_block(block: &[u8; BLOCK]) -> Option<Vec<Xattr>> {
     decode(block, HEADER, 0)
 }
 
-/// A block with these attributes, without its checksum.
+/// Builds a block of attributes with one reference, sorted by prefix, length of the name and
+/// name. The checksum stays 0: it depends on the block's number.
 pub(crate) fn encode_block(list: &[Xattr]) -> Box<[u8; BLOCK]> {
     let mut sorted = list.to_vec();
     sorted.sort_by(|a, b| {
@@ -184,7 +186,7 @@ fn entry_hash(name: &[u8], words: &[u8]) -> u32 {
     parts.fold(named, |hash, word| hash.rotate_left(16) ^ word)
 }
 
-/// Hash of a block: of the hashes of its entries, 0 if one of them has none.
+/// Hash of a block, combined from the hashes of its `count` entries; 0 if an entry has hash 0.
 fn block_hash(block: &[u8; BLOCK], count: usize) -> u32 {
     let (mut at, mut hash) = (HEADER, 0_u32);
     for _ in 0..count {
@@ -205,11 +207,11 @@ pub(crate) fn checksum(seed: u32, block: u64, bytes: &[u8; BLOCK]) -> u32 {
     crc(crc(crc1, &[0; 4]), &bytes[at + 4..])
 }
 
-/// A word of an access list.
+/// The version word at the start of an access list.
 type Word = Field<u32>;
 
-/// Turns the value of an access list from its form on the medium to that of the
-/// file API: entries without an identity have one of four bytes there.
+/// Converts an access list from the medium (version 1) to the file API (version 2), which gives
+/// every entry an id: four bytes of 0xFF where the medium stores none.
 pub(crate) fn acl_to_api(value: &[u8]) -> Option<Vec<u8>> {
     let mut out = 2_u32.to_le_bytes().to_vec();
     let mut rest = value.get(4..)?;
@@ -227,7 +229,8 @@ pub(crate) fn acl_to_api(value: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Turns an access list from the form of the file API to that of the medium.
+/// Converts an access list from the file API to the medium, which stores ids of named users and
+/// groups only.
 pub(crate) fn acl_to_medium(value: &[u8]) -> Option<Vec<u8>> {
     let entries = value.get(4..)?;
     if Word::at(0).get(value) != 2 || entries.len() % 8 != 0 {

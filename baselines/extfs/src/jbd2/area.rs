@@ -1,5 +1,4 @@
-//! The blocks of a jbd2 journal, for file contents that a strategy of cache lines
-//! commits.
+//! The blocks of a jbd2 journal, for file contents that a strategy of cache lines commits.
 //!
 //! A record is a transaction of jbd2 whose commit block is written as zeros. All
 //! contents of a commit block lie in its first 64 bytes, its first cache line: the
@@ -73,8 +72,7 @@ impl Area {
     /// Replays the journal in `runs`, and leaves it empty.
     ///
     /// # Errors
-    /// If there is no journal, if it is damaged or of an unknown kind, or if the
-    /// medium fails.
+    /// If there is no journal, if it is damaged or of an unknown kind, or if the medium fails.
     pub(crate) async fn open<P: BlockPort>(
         port: &P,
         runs: &[Run],
@@ -164,8 +162,7 @@ impl Area {
         (tag, copy)
     }
 
-    /// The seal that commits the record at `place`; `time` is seconds since 1970 and
-    /// nanoseconds.
+    /// The seal that commits the record at `place`; `time` is seconds since 1970 and nanoseconds.
     pub(crate) fn seal(&self, place: Place, time: (u64, u32)) -> Seal {
         Seal {
             form: self.form,

@@ -1,8 +1,7 @@
 //! Blocks in memory: metadata, and file contents that the log holds.
 //!
-//! Invariants: dirty and pinned blocks stay in memory; of the others the most
-//! recently used stay, up to the bound. A read of a block that is being loaded waits
-//! for that load.
+//! Invariants: dirty and pinned blocks stay in memory; of the others the most recently used stay,
+//! up to the bound. A read of a block that is being loaded waits for that load.
 
 use super::transaction::Entry;
 use crate::buffer::{Buffer, Table};
@@ -113,8 +112,7 @@ impl Cache {
         }
     }
 
-    /// Evicts the block at the front of the order if it is idle, or moves it to its
-    /// place.
+    /// Evicts the block at the front of the order if it is idle, or moves it to its place.
     fn look_at(&mut self, stamp: u64, block: u64) {
         let Some(Slot::Ready(entry)) = self.slots.get(block) else {
             return;

@@ -1,13 +1,11 @@
 //! Checkpointing: committed blocks are written home, which frees space in the log.
 //!
-//! A block is written home when a handle finds the log too full, or when the block
-//! has been dirty for the flusher's age limit. The tail of the log moves past a
-//! transaction only once each of its blocks is home or committed again later, and
-//! only after a flush that began then.
+//! A block is written home when a handle finds the log too full, or when the block has been dirty
+//! for the flusher's age limit. The tail of the log moves past a transaction only once each of its
+//! blocks is home or committed again later, and only after a flush that began then.
 //!
-//! Invariants: a block is written home by one write at a time, with the bytes
-//! of its newest committed transaction; a block that belongs to an open
-//! transaction is not written home.
+//! Invariants: a block is written home by one write at a time, with the bytes of its newest
+//! committed transaction; a block that belongs to an open transaction is not written home.
 
 use super::format::TAGS;
 use super::log::{LARGEST, Piece, write_pieces};
@@ -36,9 +34,8 @@ impl<P: BlockPort> Core<P> {
         }
     }
 
-    /// Blocks that must be free for a handle to open: the largest transaction with
-    /// its descriptor blocks, and the reserve of jbd2 for revoke blocks (32; fewer in
-    /// a tiny log).
+    /// Blocks that must be free for a handle to open: the largest transaction with its descriptor
+    /// blocks, and the reserve of jbd2 for revoke blocks (32; fewer in a tiny log).
     fn room(&self) -> u32 {
         let largest = self.largest_with_data();
         let size = self.state.borrow().span.size();
@@ -118,8 +115,7 @@ impl<P: BlockPort> Core<P> {
         entries
     }
 
-    /// The first transaction that a recovery would need now, and its first block in
-    /// the log.
+    /// The first transaction that a recovery would need now, and its first block in the log.
     fn tail(&self) -> (u64, u32) {
         let state = self.state.borrow();
         if let Some((&id, checkpoint)) = state.checkpoints.first_key_value() {
@@ -255,9 +251,8 @@ impl<P: BlockPort> Core<P> {
         }
     }
 
-    /// The kernel's flusher: wakes every `flush_interval` and, once the oldest dirty
-    /// block exceeds `dirty_expire`, writes all dirty blocks home. It ends when no
-    /// block is dirty.
+    /// The kernel's flusher: wakes every `flush_interval` and, once the oldest dirty block exceeds
+    /// `dirty_expire`, writes all dirty blocks home. It ends when no block is dirty.
     async fn flusher(self: Rc<Self>) {
         while !self.is_clean() && !self.is_aborted() {
             self.sim.sleep(self.config.flush_interval).await;

@@ -1,12 +1,11 @@
 //! Commit: close the transaction, copy its changed blocks, write the copies to the
 //! log, and write the commit block.
 //!
-//! Invariants: one transaction commits at a time, in the order of their numbers.
-//! Copies are taken at the instant when its last handle closes, so the next
-//! transaction starts at once and may change any block. The durable point is the
-//! end of the write of the commit block: a flush precedes that write, so copies,
-//! file contents of an ordered transaction and the start of the log on the
-//! medium are durable by then.
+//! Invariants: one transaction commits at a time, in the order of their numbers. Copies are taken
+//! at the instant when its last handle closes, so the next transaction starts at once and may
+//! change any block. The durable point is the end of the write of the commit block: a flush
+//! precedes that write, so copies, file contents of an ordered transaction and the start of the log
+//! on the medium are durable by then.
 
 use super::format::{REVOKES, TAGS, Tag};
 use super::log::{self, payload, write_pieces};

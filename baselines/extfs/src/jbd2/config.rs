@@ -83,7 +83,7 @@ pub enum JournalError {
     /// Bits of features that are not supported.
     #[error("the journal has features that are not known here (bits {0:#x})")]
     Feature(u32),
-    /// Bits of features whose logs only e2fsck replays.
+    /// Bits of features (fast or asynchronous commits) with a log that only e2fsck replays.
     #[error(
         "the journal has to be recovered by e2fsck first: it uses fast or asynchronous \
              commits (bits {0:#x})"
@@ -98,8 +98,7 @@ pub enum JournalError {
     /// The checksum of the superblock of the journal is wrong.
     #[error("the superblock of the journal has a wrong checksum")]
     SuperblockSum,
-    /// Fields of the superblock contradict each other or the medium, or the log is too
-    /// small.
+    /// Fields of the superblock contradict each other or the medium, or the log is too small.
     #[error("the journal does not lie where it says, or is too small to be used")]
     Shape,
     /// The superblock states more blocks than the runs of the journal have.
@@ -116,9 +115,9 @@ pub enum JournalError {
              a block of the file system outside the journal"
     )]
     Target {
-        /// The transaction.
+        /// Sequence number of the transaction.
         sequence: u32,
-        /// The block.
+        /// Home of the copy, a block of the file system.
         block: u64,
     },
     /// The checksum of a copy is wrong.
@@ -127,9 +126,9 @@ pub enum JournalError {
              checksum"
     )]
     Copy {
-        /// The transaction.
+        /// Sequence number of the transaction.
         sequence: u32,
-        /// The block.
+        /// Home of the copy, a block of the file system.
         block: u64,
     },
     /// A read or write of the medium failed.

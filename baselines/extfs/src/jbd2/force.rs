@@ -1,8 +1,7 @@
 //! Forced commits, by request and by age, and their flushes.
 //!
-//! Invariants: a force waits for one commit and one flush at most, and shares both
-//! with forces that arrive meanwhile; a flush that began before the call does not
-//! count.
+//! Invariants: a force waits for one commit and one flush at most, and shares both with forces that
+//! arrive meanwhile; a flush that began before the call does not count.
 
 use super::{Core, data};
 use host::BlockPort;
@@ -155,8 +154,7 @@ impl<P: BlockPort> Core<P> {
         self.force(self.newest()).await
     }
 
-    /// Makes everything durable and then writes the metadata home, as `sync` of Linux
-    /// does.
+    /// Makes everything durable and then writes the metadata home, as `sync` of Linux does.
     pub(super) async fn sync(self: &Rc<Self>) -> Result<()> {
         self.force_all().await?;
         let _turn = self.checkpointing.acquire(1).await;

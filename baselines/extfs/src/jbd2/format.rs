@@ -17,7 +17,7 @@ pub(super) const MAGIC: u32 = 0xc03b_3998;
 const COMMIT_SECONDS: usize = 48;
 const COMMIT_NANOS: usize = 56;
 const COMMIT_SUM: usize = 16;
-/// The second of the words that Linux keeps for checksums and leaves zero.
+/// The second of the words that Linux reserves for checksums and leaves zero.
 const COMMIT_TX: usize = 20;
 const HEADER: usize = 12;
 const REVOKE_HEADER: usize = 16;
@@ -34,7 +34,7 @@ const _: () = assert!(TAGS == 253, "as many as Linux puts there");
 /// Entries that fit a revoke block of ours.
 pub(super) const REVOKES: usize = (BLOCK - REVOKE_HEADER - TAIL) / 8;
 
-/// Kind of a block of the log that is not a copy.
+/// Kind of a block of the log other than a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Descriptor,
@@ -74,17 +74,17 @@ pub(super) struct Form {
 }
 
 pub(super) mod feature {
-    //! Incompatible features.
+    //! Bits of incompatible features in the superblock of a journal.
     pub(crate) const REVOKE: u32 = 1;
     pub(crate) const WIDE: u32 = 2;
     pub(crate) const ASYNC_COMMIT: u32 = 4;
     pub(crate) const CSUM_V2: u32 = 8;
     pub(crate) const CSUM_V3: u32 = 16;
     pub(crate) const FAST_COMMIT: u32 = 32;
-    /// The blocks hold an undo journal of lines. A bit of ours, far from those that
-    /// Linux gives out: whoever does not know it refuses the journal.
+    /// The blocks hold an undo journal of cache lines. A bit of ours, far from the bits that
+    /// Linux assigns; Linux and e2fsprogs refuse a journal with an unknown bit.
     pub(crate) const UNDO: u32 = 1 << 30;
-    /// What is written.
+    /// Features of the journals that this crate writes.
     pub(crate) const OURS: u32 = REVOKE | WIDE | CSUM_V3;
     pub(crate) const KNOWN: u32 = OURS | CSUM_V2 | ASYNC_COMMIT | FAST_COMMIT | UNDO;
 }
@@ -331,15 +331,16 @@ pub(crate) struct Superblock {
     pub(super) first: u32,
     /// The sequence number that recovery expects first.
     pub(super) sequence: u32,
-    /// Where recovery starts; 0 if there is nothing to recover.
+    /// Block of the log where recovery starts; 0 if the log is empty.
     pub(super) start: u32,
     /// Error recorded by an aborted journal, as a negative errno; 0 if none.
     pub(super) errno: i32,
-    /// Incompatible features.
+    /// Incompatible features, as bits of [`feature`].
     pub(super) incompat: u32,
-    /// Identity.
+    /// UUID of the journal, the seed of its checksums.
     pub(super) uuid: [u8; UUID],
-    /// Users, limits: what is carried along.
+    /// The superblock as it was read; the fields without a place above (users, limits) are
+    /// written back unchanged.
     rest: Box<[u8; SUPER]>,
 }
 
@@ -360,7 +361,11 @@ impl Superblock {
         }
     }
 
-    /// Reads one.
+    /// Reads the superblock from its block.
+    ///
+    /// # Errors
+    /// If `block` is no superblock, contradicts itself, or has a wrong checksum or unknown
+    /// features.
     pub(crate) fn parse(block: &Block) -> Result<Self, JournalError> {
         let version = be32(block, 4);
         if be32(block, 0) != MAGIC || !(3..=4).contains(&version) {
@@ -413,18 +418,17 @@ impl Superblock {
         self.start == 0
     }
 
-    /// Whether its blocks hold an undo journal of lines instead.
+    /// Whether the blocks of the log hold an undo journal of cache lines instead.
     pub(crate) const fn is_lent(&self) -> bool {
         self.incompat & feature::UNDO != 0
     }
 
-    /// Says whether its blocks hold an undo journal of lines.
+    /// Marks the blocks of the log as holding an undo journal of cache lines, or a log again.
     pub(crate) const fn lend(&mut self, lent: bool) {
         self.incompat = feature::OURS | if lent { feature::UNDO } else { 0 };
     }
 
-    /// One past the last block that full transactions use: the area of fast
-    /// commits is behind it.
+    /// One past the last block that full transactions use: the area of fast commits is behind it.
     pub(super) fn end(&self) -> u32 {
         if self.incompat & feature::FAST_COMMIT == 0 {
             return self.len;
@@ -436,12 +440,12 @@ impl Superblock {
         self.len.saturating_sub(fast)
     }
 
-    /// The form of the log that it leads to.
+    /// Form of the log's blocks, by the features.
     pub(super) fn form(&self) -> Form {
         Form::of(self.incompat, &self.uuid)
     }
 
-    /// Its block, in version 2 and with our features.
+    /// Encodes the superblock in version 2, with the features that this crate writes.
     pub(crate) fn encode(&self) -> Box<Block> {
         let mut block = start(4, 0);
         block[HEADER..SUPER].copy_from_slice(&self.rest[HEADER..]);
@@ -456,7 +460,7 @@ impl Superblock {
             (0x28, feature::OURS | self.incompat & feature::UNDO),
             (0x2c, 0),
             (0x54, 0),
-            // Where a clean log ends matters only to those that record it.
+            // The head of a clean log: only Linux with fast commits uses it.
             (0x58, 0),
         ];
         for (at, value) in fields {

@@ -178,8 +178,7 @@ impl<P: BlockPort> Core<P> {
         }
     }
 
-    /// Blocks of `run` whose file contents are in the log or in an open transaction,
-    /// sorted.
+    /// Blocks of `run` whose file contents are in the log or in an open transaction, sorted.
     pub(super) fn logged_data(&self, run: Run) -> Vec<u64> {
         let end = run.start.saturating_add(run.len);
         let state = self.state.borrow();

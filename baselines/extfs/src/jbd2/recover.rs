@@ -1,9 +1,8 @@
 //! Recovery: committed copies are written home, and the log is left empty.
 //!
-//! Three passes as in jbd2: find the whole transactions; collect their revoked
-//! blocks; write the copies that are not revoked. Nothing is written before every copy
-//! has been checked, so a rejected recovery has changed nothing; an interrupted
-//! recovery is repeated by the next one.
+//! Three passes as in jbd2: find the whole transactions; collect their revoked blocks; write the
+//! copies that are not revoked. Nothing is written before every copy has been checked, so a
+//! rejected recovery has changed nothing; an interrupted recovery is repeated by the next one.
 
 use super::JournalError;
 use super::format::{Block, Superblock, Tag, feature, unescape};
@@ -35,8 +34,7 @@ pub struct Recovery {
     pub errno: i32,
 }
 
-/// Medium, location of the log, and placement and attribution of the writes of a
-/// recovery.
+/// Medium, location of the log, and placement and attribution of the writes of a recovery.
 pub(super) struct Recover<'a, P> {
     pub(super) port: &'a P,
     pub(super) map: &'a Map,
@@ -189,57 +187,56 @@ fn is_after(a: u32, b: u32) -> bool {
     a.wrapping_sub(b) as i32 > 0
 }
 
-/// A log as a list, for programs that show it.
+/// Superblock and transactions of a log, for programs that list them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inspection {
     /// Blocks of the log.
     pub len: u32,
     /// The sequence number that recovery expects first.
     pub sequence: u32,
-    /// Where recovery starts; 0 if there is nothing to recover.
+    /// Block of the log where recovery starts; 0 if the log is empty.
     pub start: u32,
-    /// What a file system that stopped has recorded, as a negative errno.
+    /// Error recorded by an aborted journal, as a negative errno; 0 if none.
     pub errno: i32,
     /// Incompatible features, as bits.
     pub incompat: u32,
-    /// Identity.
+    /// UUID of the journal, the seed of its checksums.
     pub uuid: [u8; 16],
     /// Transactions that a recovery would replay.
     pub transactions: Vec<Inspected>,
-    /// The transaction behind them is damaged.
+    /// The transaction after the last of `transactions` committed, but a checksum in it is wrong.
     pub damaged: bool,
-    /// An undo journal of lines has the blocks of the log.
+    /// The blocks of the log hold an undo journal of cache lines.
     pub lent: bool,
 }
 
-/// A transaction of a log.
+/// A whole transaction of a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inspected {
-    /// Its number on the medium.
+    /// Sequence number on the medium.
     pub sequence: u32,
     /// The block of the log where it starts.
     pub start: u32,
     /// The block of the log that commits it.
     pub commit: u32,
-    /// When it was committed: seconds since 1970 and nanoseconds.
+    /// Time of the commit: seconds since 1970, and nanoseconds.
     pub committed_at: (u64, u32),
-    /// The number of the drive's transaction that has committed it, where one has; 0
-    /// in the journal of ext4.
+    /// Number of the drive's transaction that stored the commit block; 0 in the journal of ext4.
     pub tx: u32,
-    /// Its copies.
+    /// Copies of blocks, in the order of the log.
     pub copies: Vec<InspectedCopy>,
-    /// Blocks that it revokes.
+    /// Blocks that the transaction revokes.
     pub revoked: Vec<u64>,
 }
 
-/// A copy in a log.
+/// A copy of a block in a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InspectedCopy {
-    /// The block of the file system that it is a copy of.
+    /// Block of the file system that was copied.
     pub home: u64,
-    /// The block of the log that holds it.
+    /// Block of the log that holds the copy.
     pub index: u32,
-    /// Its first four bytes were those of a block of the log, and are zero there.
+    /// The block starts with the magic number of the log, which the copy holds as zeros.
     pub escaped: bool,
 }
 
@@ -265,7 +262,7 @@ impl From<Found> for Inspected {
 /// Lists what the log in `runs` holds, without changing it.
 ///
 /// # Errors
-/// If there is no journal that can be read.
+/// If the runs hold no journal of a known kind, or if the medium fails.
 pub async fn inspect<P: BlockPort>(
     port: &P,
     runs: &[crate::persist::Run],
@@ -287,7 +284,8 @@ pub async fn inspect<P: BlockPort>(
     })
 }
 
-/// The copy of a block that goes to the log, and whether it had to be escaped.
+/// Copies a block for the log. Escapes the copy (and returns true) if the block starts with the
+/// magic number.
 pub(super) fn copy_for_log(original: &Payload) -> (Payload, bool) {
     let mut head = [0; 4];
     let _ = original.copy_to(0, &mut head);

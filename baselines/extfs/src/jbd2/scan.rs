@@ -11,8 +11,7 @@ use host::{BlockPort, Who};
 use nand::Payload;
 use std::collections::BTreeMap;
 
-/// Blocks per read of the log, 128 KiB: the read-ahead of jbd2 during recovery
-/// (`MAXBUF`).
+/// Blocks per read of the log, 128 KiB: the read-ahead of jbd2 during recovery (`MAXBUF`).
 const AHEAD: u32 = 32;
 
 /// Reads a log, each block of the medium once.

@@ -1,10 +1,9 @@
 //! Transactions and the blocks that they change.
 //!
-//! Invariants: a block is in the running transaction, in the committing transaction,
-//! in both or in none; its bytes in memory belong to the newer of them. The copy for
-//! the log is taken when the transaction closes. A block whose committed bytes are
-//! not home yet names the transaction that committed them, and the checkpoint of that
-//! transaction counts the block.
+//! Invariants: a block is in the running transaction, in the committing transaction, in both or in
+//! none; its bytes in memory belong to the newer of them. The copy for the log is taken when the
+//! transaction closes. A block whose committed bytes are not home yet names the transaction that
+//! committed them, and the checkpoint of that transaction counts the block.
 
 use crate::buffer::Buffer;
 use crate::persist::Run;

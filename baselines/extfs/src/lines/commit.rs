@@ -1,11 +1,10 @@
 //! The path of a transaction of cache lines to the drive.
 //!
-//! A closed transaction commits in a task of its own, unless a new handle reopens it
-//! while it waits. In order: its predecessors commit, and writes of contents that it
-//! waits for end; its lines are copied, unless they were copied at the close; a flush
-//! makes earlier contents durable; its new blocks are written; its lines become
-//! durable through [`Durable::persist`]. The caller that closed it continues at once,
-//! and waits for the commit only when it holds no lock.
+//! A closed transaction commits in a task of its own, unless a new handle reopens it while it
+//! waits. In order: its predecessors commit, and writes of contents that it waits for end; its
+//! lines are copied, unless they were copied at the close; a flush makes earlier contents durable;
+//! its new blocks are written; its lines become durable through [`Durable::persist`]. The caller
+//! that closed it continues at once, and waits for the commit only when it holds no lock.
 //!
 //! Invariants: a line has at most one version on the drive that is not durable; after
 //! a failure nothing becomes durable any more.

@@ -1,12 +1,11 @@
-//! Which lines of a page have changed.
+//! Comparison of two versions of a page by cache lines, and masks of lines.
 //!
 //! Invariant: a bit is set exactly if one of the 64 bytes of its line differs.
 
 use nand::{Payload, UNIT};
 use ssd::wlog::LINE;
 
-/// A bit for each of the 64 lines in which the two pages differ; the first line is
-/// the lowest bit.
+/// A bit for each of the 64 lines in which the two pages differ; the first line is the lowest bit.
 ///
 /// Words of a line are compared and collected without a branch, so that the
 /// compiler takes the widest registers of the machine for it.
@@ -31,14 +30,14 @@ fn differ(old: &[u8; LINE], new: &[u8; LINE]) -> bool {
     bits.fold(0, |all, bits| all | bits) != 0
 }
 
-/// The same of two payloads; none if one of them was lost.
+/// [`changed_lines`] of two payloads; `None` if a payload was lost.
 pub(super) fn changed(old: &Payload, new: &Payload) -> Option<u64> {
     match (old, new) {
         (Payload::Lost, _) | (_, Payload::Lost) => None,
         (Payload::Bytes(old), Payload::Bytes(new)) => Some(changed_lines(old, new)),
         (Payload::Bytes(old), new) => Some(changed_lines(old, &new.to_bytes())),
         (old, Payload::Bytes(new)) => Some(changed_lines(&old.to_bytes(), new)),
-        // Of patterns of eight bytes all lines are the same.
+        // A payload of a repeated pattern of eight bytes has equal lines.
         (old, new) => Some(u64::MAX * u64::from(pattern(old) != pattern(new))),
     }
 }
@@ -50,7 +49,7 @@ const fn pattern(payload: &Payload) -> u64 {
     }
 }
 
-/// The first `lines` bits.
+/// A mask of the lowest `lines` bits; all bits from 64 on.
 pub(super) const fn low(lines: u64) -> u64 {
     if lines >= 64 {
         u64::MAX
@@ -59,12 +58,12 @@ pub(super) const fn low(lines: u64) -> u64 {
     }
 }
 
-/// The lines that bytes `from` up to `to` of a block lie in.
+/// Mask of the lines that hold bytes `from..to` of a block.
 pub(super) const fn lines_of(from: usize, to: usize) -> u64 {
     low(to.div_ceil(LINE) as u64) & !low((from / LINE) as u64)
 }
 
-/// The runs of adjacent lines of a mask: first line and number.
+/// Runs of adjacent lines in `mask`: first line, and number of lines.
 pub(super) fn runs(mut mask: u64) -> impl Iterator<Item = (usize, usize)> {
     std::iter::from_fn(move || {
         if mask == 0 {
@@ -89,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fast_comparison_finds_what_a_slow_one_does() {
+    fn changed_lines_of_random_pages_agree_with_a_bytewise_comparison() {
         let mut rng = sim::Seed(5).stream("pages");
         for _ in 0..2_000 {
             let mut old = [0; UNIT];
@@ -106,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn each_byte_counts_for_its_own_line() {
+    fn change_of_any_byte_sets_the_bit_of_its_line_only() {
         let old = [0; UNIT];
         for at in 0..UNIT {
             let mut new = old;
@@ -116,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_are_compared_as_the_bytes_that_they_are() {
+    fn patterns_compared_with_bytes_agree_with_their_contents() {
         let zeros = Payload::Bytes(Arc::new([0; UNIT]));
         for (old, new, mask) in [
             (&Payload::Zero, &Payload::Fill(0), Some(0)),
@@ -131,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_cover_a_mask_once() {
+    fn runs_of_a_mask_cover_each_line_once() {
         let mut rng = sim::Seed(5).stream("masks");
         for _ in 0..10_000 {
             let mask = rng.next_u64() | rng.next_u64() & rng.next_u64();

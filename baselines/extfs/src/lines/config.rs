@@ -18,9 +18,8 @@ pub struct LineOptions {
     pub byte_lines: u32,
     /// Largest direct request, in bytes, that goes by bytes; `None`: all go by blocks.
     pub direct_bytes: Option<u64>,
-    /// Bound on cache lines in transactions that are not durable, counted as reserved by
-    /// handles. A handle that would exceed it waits; a handle that can never fit fails
-    /// with `ENOSPC`.
+    /// Bound on cache lines in transactions that are not durable, counted as reserved by handles. A
+    /// handle that would exceed it waits; a handle that can never fit fails with `ENOSPC`.
     pub open_lines: u64,
     /// Handles per transaction; further handles wait until it is closed.
     pub handles: usize,

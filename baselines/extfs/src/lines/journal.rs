@@ -378,8 +378,7 @@ impl<P: BytePort, D: Durable<P>> Core<P, D> {
         Ok(())
     }
 
-    /// One round: all home, then the journal starts behind them, then others may
-    /// have the blocks.
+    /// One round: all home, then the journal starts behind them, then others may have the blocks.
     async fn home(&self, journal: &DataJournal, records: Vec<Record>, last: Place) -> Result<()> {
         let mut copies = Copies::new();
         for record in records {

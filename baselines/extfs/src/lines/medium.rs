@@ -117,12 +117,12 @@ impl<P: BytePort> Medium<P> {
         }
     }
 
-    /// The drive's port.
+    /// Port of the drive that holds the file system.
     pub const fn port(&self) -> &P {
         &self.port
     }
 
-    /// Counters so far.
+    /// Counters of this medium since the mount.
     pub(super) const fn metrics(&self) -> Metrics {
         self.metrics.get()
     }

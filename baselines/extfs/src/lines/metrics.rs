@@ -31,11 +31,11 @@ macro_rules! metrics {
 metrics! {
     /// Transactions with lines to store, or a record in the journal.
     transactions,
-    /// Transactions of a single line, whose store is atomic by itself.
+    /// Transactions of a single line, stored without a TxID: the store of a line is atomic.
     single_lines,
     /// Transactions committed under a TxID: by the firmware, or a mark in a journal.
     commits,
-    /// Lines that were written to a journal, with marks of commits.
+    /// Lines stored to a journal, marks of commits included.
     journal_lines,
     /// Times that a transaction found no room in a journal.
     journal_waits,
@@ -49,8 +49,7 @@ metrics! {
     verifies,
     /// Flush commands sent to the drive.
     flushes,
-    /// Transactions merged with another one: both changed a line, or a handle joined a
-    /// closed one.
+    /// Transactions merged with another one: both changed a line, or a handle joined a closed one.
     joins,
     /// Merges in which one transaction was closed and waited to be stored.
     reopened,
@@ -62,7 +61,7 @@ metrics! {
     comparisons,
     /// Compared pages without a changed line.
     same_pages,
-    /// Pages whose changed lines were stored by bytes.
+    /// Pages written by bytes: their changed lines, or all of them in place.
     byte_pages,
     /// Pages written by the block interface.
     block_pages,
@@ -79,6 +78,6 @@ metrics! {
     superblocks,
     /// Direct requests served by bytes.
     byte_requests,
-    /// TxIDs that the drive still knew, and that were left out.
+    /// TxIDs skipped because the drive still knew them.
     skipped_ids,
 }

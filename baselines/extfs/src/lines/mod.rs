@@ -1,17 +1,16 @@
 //! Changes persist as cache lines: transactions of lines over a port with bytes.
 //!
-//! A **family** of strategies. Its members share the owners of changed lines (`table`),
-//! copies of lines (`snapshot`), blocks of metadata in memory (`medium`), the order in
-//! which transactions go to the drive (`commit`), and file contents (`data`), which may
-//! go through a journal of blocks (`journal`). A member is a [`Durable`]: it makes the
-//! lines of one transaction durable together.
+//! A **family** of strategies. Its members share the owners of changed lines (`table`), copies of
+//! lines (`snapshot`), blocks of metadata in memory (`medium`), the order in which transactions go
+//! to the drive (`commit`), and file contents (`data`), which may go through a journal of blocks
+//! (`journal`). A member is a [`Durable`]: it makes the lines of one transaction durable together.
 //!
 //! # Invariants
 //!
 //! - A line is in at most one transaction that is not copied, and on the drive in at
 //!   most one that is not durable: versions of a line are in the order of commits.
-//! - A transaction is durable as a whole, and not before transactions whose lines it
-//!   changed; transactions of metadata commit in the order in which handles ended.
+//! - A transaction becomes durable as a whole, after every earlier transaction with a
+//!   line in common; transactions of metadata commit in the order in which handles ended.
 //! - Contents written before a transaction is durable are on the medium first, as in
 //!   the ordered mode of ext4.
 //! - `write` and `end` never wait: a closed transaction commits in a task of its own,

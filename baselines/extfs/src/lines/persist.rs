@@ -1,4 +1,4 @@
-//! The strategy, as the body sees it.
+//! [`Persist`] for a strategy of cache lines: the interface to the body of the file system.
 
 use super::compare::lines_of;
 use super::config::LineOptions;
@@ -16,7 +16,8 @@ use std::rc::Rc;
 use units::{Extent, Placement};
 use vfs::Result;
 
-/// Changes persist as lines; `D` says how those of one transaction do together.
+/// A strategy that persists changes as cache lines; `D` makes the lines of one transaction
+/// durable together.
 pub struct Lines<P, D> {
     core: Rc<Core<P, D>>,
 }
@@ -34,12 +35,12 @@ impl<P, D> Clone for Lines<P, D> {
 pub struct Handle(u64);
 
 impl<P: BytePort, D: Durable<P>> Lines<P, D> {
-    /// The strategy on what `port` holds.
+    /// Creates the strategy for a file system without a block journal on `port`.
     pub fn new(sim: &Sim, port: P, options: LineOptions, durable: D) -> Self {
         Self::with_journal(sim, port, options, durable, None)
     }
 
-    /// The same, on a file system with a journal of blocks.
+    /// Creates the strategy for a file system on `port`; file contents may go through `journal`.
     pub fn with_journal(
         sim: &Sim,
         port: P,
@@ -51,19 +52,19 @@ impl<P: BytePort, D: Durable<P>> Lines<P, D> {
         Self { core }
     }
 
-    /// The drive, and blocks of its metadata in memory.
+    /// The drive and its blocks of metadata in memory.
     #[must_use]
     pub fn medium(&self) -> &Medium<P> {
         &self.core.medium
     }
 
-    /// What makes lines durable.
+    /// The part of the strategy that makes lines of a transaction durable.
     #[must_use]
     pub fn durable(&self) -> &D {
         &self.core.durable
     }
 
-    /// What was done since the mount.
+    /// Counters since the mount, those of the table of transactions included.
     #[must_use]
     pub fn metrics(&self) -> Metrics {
         let counts = self.core.table.borrow().counts();
@@ -76,7 +77,7 @@ impl<P: BytePort, D: Durable<P>> Lines<P, D> {
         }
     }
 
-    /// Asserts what holds between any two events.
+    /// Asserts the invariants of the table of transactions, for tests.
     pub fn check(&self) {
         self.core.table.borrow().check();
     }
@@ -187,7 +188,8 @@ impl<P: BytePort, D: Durable<P>> Persist for Lines<P, D> {
         Ok(())
     }
 
-    /// All is home once it has committed: the log of the drive is a part of it.
+    /// Commits everything: a committed line is home, since the log of the drive is part of the
+    /// drive.
     async fn checkpoint(&self) -> Result<()> {
         self.force_all().await
     }
@@ -202,8 +204,8 @@ impl<P: BytePort, D: Durable<P>> Persist for Lines<P, D> {
         self.core.aborted.get()
     }
 
-    /// What a power cut leaves of lines that have a redo log is brought home by the
-    /// drive, before anything is read; not what a journal has, of lines or of blocks.
+    /// Whether a mount after a power cut has to recover a journal: an undo journal of lines or a
+    /// journal of blocks. A redo log of lines needs nothing here: the drive replays it first.
     fn needs_recovery(&self) -> bool {
         D::UNDOES || self.core.journal.is_some()
     }

@@ -1,12 +1,11 @@
-//! Contents of files in place: loads and stores by bytes, and nothing in between.
+//! File contents in place: loads and stores by bytes, without a page cache.
 //!
-//! Invariants: what was stored here is durable when the call ends; stores of whole
-//! lines read nothing. A power cut keeps any of the lines of a store that has not
-//! ended: contents in place are not atomic.
+//! Invariants: stored bytes are durable when the call returns; a store of whole lines
+//! loads nothing. A power cut during a store keeps any subset of its lines: contents in
+//! place are not atomic.
 //!
-//! A processor stores single bytes. Here a line that is stored in part is loaded,
-//! changed and stored; so nobody else may store to it meanwhile, which the lock of the
-//! file that it belongs to sees to.
+//! A processor stores single bytes. Here a store to a part of a line loads the line, changes it and
+//! stores it; the inode lock of the file keeps other stores away from the line meanwhile.
 //= bytefs 5.1
 
 use super::core::Core;
@@ -21,14 +20,14 @@ use std::sync::Arc;
 use vfs::Result;
 
 impl<P: BytePort, D: Durable<P>> Core<P, D> {
-    /// Stores `bytes` at byte `at` of the volume.
+    /// Durably stores `bytes` at byte `at` of the volume.
     pub(super) async fn store_in_place(&self, at: u64, bytes: &[u8], who: Who) -> Result<()> {
         self.medium.count(|m| m.byte_requests += 1);
         self.store_bytes(at, bytes, who).await?;
         self.verify_contents().await
     }
 
-    /// Stores pages.
+    /// Durably stores whole pages by bytes, with one verification.
     pub(super) async fn store_runs(&self, runs: &[PageRun<'_>]) -> Result<()> {
         for &(start, pages, _, who) in runs {
             for (block, page) in (start..).zip(pages) {
@@ -40,7 +39,7 @@ impl<P: BytePort, D: Durable<P>> Core<P, D> {
         self.verify_contents().await
     }
 
-    /// Loads pages.
+    /// Loads the pages of consecutive blocks from `start` on by bytes.
     pub(super) async fn load_pages(
         &self,
         start: u64,

@@ -1,4 +1,4 @@
-//! Copies of lines, as they were when their transaction was closed.
+//! Copies of the lines of a transaction that commits.
 
 use super::compare::runs;
 use crate::buffer::Buffer;
@@ -7,7 +7,7 @@ use nand::UNIT;
 use ssd::wlog::LINE;
 use units::Origin;
 
-/// Lines of a page of file contents that have changed.
+/// Changed lines of a page of file contents, with the bytes of the page.
 pub(super) struct Image {
     pub(super) block: u64,
     pub(super) mask: u64,
@@ -21,17 +21,17 @@ impl Image {
     }
 }
 
-/// Whom lines are booked under.
+/// Attribution of the stores of lines.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Booked {
-    /// Metadata for this purpose.
+    /// Metadata for this purpose, with the origin of the file system.
     Metadata(Purpose),
-    /// Contents of a file.
+    /// Contents of a file, with the attribution of the write.
     Contents(Who),
 }
 
 impl Booked {
-    /// The same, if metadata are `origin`'s.
+    /// Attribution for the drive, where requests for metadata come from `origin`.
     pub(super) const fn who(self, origin: Origin) -> Who {
         match self {
             Self::Metadata(purpose) => Who { origin, purpose },
@@ -40,16 +40,16 @@ impl Booked {
     }
 }
 
-/// Lines of one block.
+/// Lines of one block, copied for a commit.
 pub struct Piece {
     pub(super) block: u64,
     pub(super) mask: u64,
-    /// It is new: nothing that is durable leads to it yet.
+    /// The block is new: no durable structure references it yet.
     pub(super) new: bool,
     pub(super) booked: Booked,
-    /// Its lines one after the other.
+    /// The lines of `mask`, packed without gaps.
     bytes: Vec<u8>,
-    /// What they held before, the same way, if that was kept.
+    /// Former contents of the lines, packed the same way; empty if they were not kept.
     old: Vec<u8>,
 }
 
@@ -62,7 +62,7 @@ fn pack(mask: u64, bytes: &[u8; UNIT]) -> Vec<u8> {
 }
 
 impl Piece {
-    /// Lines of metadata.
+    /// Copies the lines `mask` of a metadata block; `old` is the block before the transaction.
     pub(super) fn of_buffer(
         buffer: &Buffer,
         mask: u64,
@@ -79,7 +79,7 @@ impl Piece {
         }
     }
 
-    /// Lines of file contents.
+    /// Copies the changed lines of a page of file contents.
     pub(super) fn of_image(image: &Image) -> Self {
         Self {
             block: image.block,
@@ -91,7 +91,7 @@ impl Piece {
         }
     }
 
-    /// The first line of a block.
+    /// A piece of one line, the first of a metadata block.
     pub(super) fn of_line(block: u64, purpose: Purpose, line: &[u8; LINE]) -> Self {
         Self {
             block,
@@ -115,17 +115,18 @@ impl Piece {
         self.block == 0 && self.is_whole()
     }
 
-    /// How many lines.
+    /// Number of lines in the piece.
     pub(super) fn lines(&self) -> u64 {
         u64::from(self.mask.count_ones())
     }
 
-    /// Adjacent lines as one: where they go, in bytes of the drive, and their bytes.
+    /// Stores of the piece, one per run of adjacent lines: address in bytes of the drive, and
+    /// contents.
     pub(super) fn stores(&self) -> impl Iterator<Item = (u64, &[u8])> {
         self.placed(&self.bytes)
     }
 
-    /// The same of what the lines held before; nothing if that was not kept.
+    /// Former contents per run of adjacent lines, with addresses; empty if they were not kept.
     pub(super) fn old(&self) -> impl Iterator<Item = (u64, &[u8])> {
         self.placed(&self.old)
     }
@@ -152,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stores_are_the_runs_of_the_mask_with_their_bytes() {
+    fn stores_of_a_piece_are_the_runs_of_its_mask() {
         let mut bytes = Box::new([0; UNIT]);
         let lines = bytes.chunks_mut(LINE).enumerate();
         lines.for_each(|(line, bytes)| bytes.fill(line as u8));

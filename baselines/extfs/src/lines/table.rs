@@ -1,12 +1,11 @@
 //! The TxTable: maps changed lines to transactions, and orders the transactions.
 //!
-//! A **handle** belongs to one transaction. A transaction is **open** while one of its handles
-//! is open, and **closed** when the last handle ends. Once all transactions before it are
-//! durable, its lines are **copied** and sent to the drive; it leaves the table when it has
-//! committed. Until it is copied, a handle that touches one of its lines reopens it, so changes
-//! that accumulate during the commits of others become one transaction. A transaction with file
-//! contents is copied when it is closed. The table is a pure state machine: it neither waits nor
-//! writes.
+//! A **handle** belongs to one transaction. A transaction is **open** while one of its handles is
+//! open, and **closed** when the last handle ends. Once all transactions before it are durable, its
+//! lines are **copied** and sent to the drive; it leaves the table when it has committed. Until it
+//! is copied, a handle that touches one of its lines reopens it, so changes that accumulate during
+//! the commits of others become one transaction. A transaction with file contents is copied when it
+//! is closed. The table is a pure state machine: it neither waits nor writes.
 //!
 //! # Invariants
 //!
@@ -410,7 +409,7 @@ impl TxTable {
         self.tx(tx).copies.insert(block, copy);
     }
 
-    /// Takes the runs whose freeing has become durable since the last call.
+    /// Takes the runs freed by transactions that became durable since the last call.
     pub(super) fn freed(&mut self) -> Vec<Run> {
         std::mem::take(&mut self.freed)
     }

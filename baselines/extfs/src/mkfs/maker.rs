@@ -1,7 +1,6 @@
 //! Putting the structures of a new file system onto its blocks.
 //!
-//! Invariant: what is used is one list of runs, and bitmaps and counts are made
-//! from it alone.
+//! Invariant: what is used is one list of runs, and bitmaps and counts are made from it alone.
 
 use super::{Blocks, GROUP_BLOCKS, JOURNAL_INODE, LOST_FOUND, MkfsError, MkfsOptions};
 use crate::buffer::BLOCK;
@@ -138,8 +137,7 @@ impl<'a> Maker<'a> {
         }
     }
 
-    /// The journal lies in the middle of the medium, in as few runs as groups
-    /// allow.
+    /// The journal lies in the middle of the medium, in as few runs as groups allow.
     fn make_journal(&mut self, blocks: u32) -> Result<(), MkfsError> {
         let too_large = MkfsError::Journal(blocks);
         let middle = self.geometry.group_start(self.geometry.groups / 2);
@@ -235,7 +233,7 @@ impl<'a> Maker<'a> {
         raw::seal(raw::seed(seed, ino, 0), slot);
     }
 
-    /// A reserved inode that nobody uses: empty, with its checksum.
+    /// Writes an unused reserved inode: an empty slot with its checksum.
     fn put_reserved_inode(&mut self, ino: u32) {
         let seed = raw::seed(self.geometry.seed, ino, 0);
         raw::seal(seed, self.slot(ino));

@@ -1,12 +1,11 @@
-//! Making an empty file system: a pure function from a plan to the blocks that it
-//! has, all others being of no matter.
+//! Creation of an empty file system: a pure function from options to the blocks to
+//! write; all other blocks may hold any bytes.
 //!
-//! Invariant: the result depends on nothing but the plan; identity, seed of
-//! hashes and time are part of it.
+//! Invariant: the result depends on the options alone; UUID, seed of hashes and time are options.
 //!
-//! Inode tables are not written but for the first block: inodes that were never
-//! used count as free whatever lies there. A journal that was there before must be
-//! gone, so a medium that is not new is deallocated first.
+//! mkfs writes the first block of the first inode table and leaves the others as they are: an inode
+//! that was never used counts as free whatever its slot holds. An older journal must be gone, so a
+//! caller deallocates a used medium first.
 
 mod maker;
 
@@ -20,34 +19,34 @@ use vfs::Timestamp;
 /// Blocks with their contents, by number.
 pub type Blocks = BTreeMap<u64, Box<[u8; BLOCK]>>;
 
-/// What to make.
+/// Options of a new file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MkfsOptions {
     /// Size of the medium in blocks of 4096 bytes.
     pub blocks: u64,
-    /// Identity.
+    /// UUID of the file system, the seed of its checksums.
     pub uuid: [u8; 16],
     /// Seed of the hashes of names.
     pub hash_seed: [u8; 16],
-    /// The present.
+    /// Time of creation, for superblock and inodes.
     pub now: Timestamp,
     /// Label, up to 16 bytes.
     pub label: String,
-    /// Bytes of the medium for each inode; 16384 is what `mke2fs` takes.
+    /// Bytes of the medium for each inode; 16384 by default, as in `mke2fs`.
     pub bytes_per_inode: u64,
     /// Bytes of an inode: 128 or 256.
     pub inode_size: u16,
-    /// Blocks of the journal; none for a file system without one.
+    /// Blocks of the journal; `None` for a file system without a journal.
     pub journal_blocks: Option<u32>,
-    /// Hundredths of the blocks that only root may fill; `mke2fs` takes 5.
+    /// Percentage of the blocks that only root may fill; 5 by default, as in `mke2fs`.
     pub reserved_percent: u8,
-    /// Groups whose bitmaps and tables lie together: a power of two, 16 with
-    /// `mke2fs`.
+    /// Groups of a flexible group, with adjacent bitmaps and inode tables: a power of two, 16 by
+    /// default, as in `mke2fs`.
     pub flex_groups: u32,
 }
 
 impl MkfsOptions {
-    /// What `mke2fs` would choose for a medium of `blocks` blocks.
+    /// The choices of `mke2fs` for a medium of `blocks` blocks, with fixed UUID, seed and time.
     #[must_use]
     pub fn new(blocks: u64) -> Self {
         Self {
@@ -65,7 +64,7 @@ impl MkfsOptions {
     }
 }
 
-/// Why no file system can be made.
+/// Reason why a file system cannot be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MkfsError {
     /// The medium is too small.
@@ -74,7 +73,7 @@ pub enum MkfsError {
     /// The medium is too large.
     #[error("{0} blocks of 4096 bytes are too many for a file system")]
     TooLarge(u64),
-    /// The size of inodes is not built.
+    /// The size of inodes is not supported.
     #[error("inodes of {0} bytes are not supported, only of 128 and 256")]
     InodeSize(u16),
     /// There must be between 4096 and 4 MiB for each inode.
@@ -96,8 +95,8 @@ pub enum MkfsError {
     Reserved(u8),
 }
 
-/// The size of a journal by that of the file system, both in blocks, as `mke2fs`
-/// has it up to 1 TiB.
+/// Size of the journal for a file system of `blocks` blocks, as `mke2fs` chooses it up to
+/// 1 TiB; 0 for no journal.
 const fn default_journal(blocks: u64) -> u32 {
     match blocks {
         0..2048 => 0,
@@ -115,10 +114,10 @@ const GROUP_BLOCKS: u64 = 32_768;
 const JOURNAL_INODE: u32 = 8;
 const LOST_FOUND: u32 = 11;
 
-/// The blocks of a new file system.
+/// Makes the blocks of a new file system.
 ///
 /// # Errors
-/// What of the plan cannot be.
+/// If an option is out of range.
 pub fn mkfs(options: &MkfsOptions) -> Result<Blocks, MkfsError> {
     check(options)?;
     let geometry = plan(options)?;
@@ -155,8 +154,8 @@ fn check(options: &MkfsOptions) -> Result<(), MkfsError> {
     Ok(())
 }
 
-/// The numbers of the file system. A last group that would hold little more than
-/// its own copies of the superblock and of the descriptors is left out.
+/// The geometry of the file system. A last group too small to hold 50 blocks besides its
+/// copies of superblock and descriptors is left out.
 fn plan(options: &MkfsOptions) -> Result<Geometry, MkfsError> {
     let mut geometry = numbers(options, options.blocks);
     let last = geometry.groups - 1;

@@ -1,6 +1,6 @@
-//! A strategy that holds the body to its contract: handles are closed, change no
-//! more blocks than they asked for, leave a sound image each, and what was freed
-//! is not used before it is durable. It refuses to extend handles at random.
+//! A strategy that checks the contract of the body: each handle is closed, changes no more
+//! blocks than it reserved, and leaves a sound image; freed blocks are not used before the
+//! free is durable. The strategy refuses to extend handles at random.
 
 use crate::driver::{Driver, new_image};
 use crate::model::{Model, compare, step};
@@ -25,7 +25,7 @@ pub(crate) struct Handle {
 struct Audit {
     inner: NoJournal<RamDisk>,
     disk: RamDisk,
-    /// Metadata that are newer than the disk.
+    /// Metadata blocks with contents newer than on the disk.
     newer: RefCell<BTreeMap<u64, Rc<Buffer>>>,
     open: Cell<usize>,
     pending: RefCell<Vec<Run>>,
@@ -69,7 +69,7 @@ impl Audit {
         self.ready.borrow_mut().extend(pending);
     }
 
-    /// Data never go where something freed is not durable yet.
+    /// Asserts that no write goes to a block with a free that is not durable yet.
     fn check_writes(&self, writes: &[DataWrite<'_>]) {
         for write in writes {
             let end = write.start + write.pages.len() as u64;
@@ -215,7 +215,7 @@ async fn audited(sim: &sim::Sim, disk: RamDisk, seed: u64) -> Driver<Audit> {
 }
 
 #[test]
-fn every_handle_keeps_the_contract() {
+fn handles_of_random_operations_keep_the_contract() {
     for seed in 0..2 {
         println!("seed {seed}");
         let kernel = Kernel::new();

@@ -1,4 +1,4 @@
-//! Writing around the cache where nothing was written before.
+//! Direct requests to blocks that were never written.
 
 use crate::driver::{formatted, new_image};
 use extfs::{ExtFs, MkfsOptions, MountOptions, NoJournal, Persist, check, pmfs};
@@ -11,8 +11,7 @@ use vfs::{
 
 type Body = ExtFs<NoJournal<RamDisk>>;
 
-/// Runs `work` over a file system all of whose free blocks hold other bytes than
-/// zeros.
+/// Runs `work` over a file system with bytes other than zeros in all free blocks.
 fn over_garbage<W: Future<Output = ()> + 'static>(work: impl FnOnce(Process<Body>) -> W + 'static) {
     let kernel = Kernel::new();
     let sim = kernel.sim();
@@ -48,7 +47,7 @@ async fn open(process: &Process<Body>, path: &[u8]) -> Fd {
 }
 
 #[test]
-fn parts_of_sectors_are_refused_also_in_a_hole() {
+fn direct_requests_of_partial_sectors_are_refused_also_in_a_hole() {
     over_garbage(|process| async move {
         let fd = open(&process, b"/file").await;
         let free = process.vfs().statfs().await.unwrap().blocks_free;
@@ -72,7 +71,7 @@ fn parts_of_sectors_are_refused_also_in_a_hole() {
 }
 
 #[test]
-fn a_sector_in_a_new_block_has_zeros_around_it() {
+fn direct_write_of_a_sector_to_a_new_block_leaves_zeros_around_it() {
     over_garbage(|process| async move {
         for allocated in [false, true] {
             let fd = open(&process, b"/file").await;
@@ -87,7 +86,7 @@ fn a_sector_in_a_new_block_has_zeros_around_it() {
                 expected[at as usize..][..512].fill(7);
             }
             assert_eq!(process.fstat(fd).await.unwrap().size, 16_384 + 1_536);
-            // What lies behind the end comes to light.
+            // A larger size exposes the bytes behind the former end.
             process.ftruncate(fd, 20_480).await.unwrap();
             process.vfs().drop_caches().await.unwrap();
             let direct = process.read_bytes(fd, 0, 20_480).await.unwrap();
@@ -101,7 +100,7 @@ fn a_sector_in_a_new_block_has_zeros_around_it() {
     });
 }
 
-/// Writes more than there is room for, in one call.
+/// Writes more than the file system has room for, in one direct call.
 async fn overfill<P: Persist>(sim: Sim, body: ExtFs<P>) {
     const MOST: usize = 20 << 20;
     let (config, clock) = (CacheConfig::default(), Clock::default());
@@ -109,7 +108,7 @@ async fn overfill<P: Persist>(sim: Sim, body: ExtFs<P>) {
     let process = Process::new(&vfs, Access::root());
     let flags = OpenFlags::BOTH | OpenFlags::CREATE | OpenFlags::DIRECT;
     let fd = process.open(b"/file", flags, 0o644).await.unwrap();
-    // The first of it goes over a block that is there.
+    // The first block of the file exists already.
     let bytes: Vec<u8> = (0..MOST).map(|at| (at / 512) as u8).collect();
     let first = Source::Bytes(&bytes[..4_096]);
     assert_eq!(process.pwrite(fd, 0, first).await, Ok(4_096));
@@ -121,7 +120,7 @@ async fn overfill<P: Persist>(sim: Sim, body: ExtFs<P>) {
     assert!(held == bytes[..written]);
     let free = process.vfs().statfs().await.unwrap().blocks_free;
     assert!(free < 200, "{free} blocks are free");
-    // Nothing of one that has no room at all is to be seen.
+    // A write without any room has no effect.
     let behind = written as u64 + (1 << 20);
     let refused = process.pwrite(fd, behind, Source::Bytes(&bytes)).await;
     assert_eq!(refused, Err(Errno::ENOSPC));
@@ -131,7 +130,7 @@ async fn overfill<P: Persist>(sim: Sim, body: ExtFs<P>) {
 }
 
 #[test]
-fn what_there_is_room_for_is_written_and_counted() {
+fn direct_write_beyond_free_space_is_short_by_the_rest() {
     for in_place in [false, true] {
         let kernel = Kernel::new();
         let sim = kernel.sim();

@@ -1,5 +1,4 @@
-//! The least that stands in for the cache above a body: inodes in memory by
-//! number, paths, whole files.
+//! A minimal stand-in for the cache above a body: inodes in memory by number, paths, whole files.
 
 use extfs::{
     BLOCK, ExtFs, MkfsOptions, MountError, MountOptions, NoJournal, Persist, Private, mkfs,
@@ -44,8 +43,7 @@ pub(crate) fn formatted(sim: &Sim, options: &MkfsOptions) -> RamDisk {
     )
 }
 
-/// Runs `work` on a file system mounted from `image`, unmounts it and gives the
-/// image back.
+/// Runs `work` on a file system mounted from `image`, unmounts it and returns the image.
 pub(crate) fn on_image<W>(image: &[u8], work: impl FnOnce(Driver) -> W + 'static) -> Vec<u8>
 where
     W: Future<Output = Driver>,
@@ -151,7 +149,7 @@ impl<P: Persist> Driver<P> {
         self.make(path, FileKind::Directory, b"").await
     }
 
-    /// Makes a file with these contents.
+    /// Creates a file with contents `bytes`.
     pub(crate) async fn put(&self, path: &str, bytes: &[u8]) -> Result<Node> {
         let node = self.make(path, FileKind::Regular, b"").await?;
         self.write(&node, 0, bytes).await?;
@@ -273,7 +271,7 @@ impl<P: Persist> Driver<P> {
         }
     }
 
-    /// All entries of a directory, a few at a time.
+    /// Lists a directory, a few entries per call.
     pub(crate) async fn list(&self, dir: &Node) -> Result<Vec<DirEntry>> {
         let mut all: Vec<DirEntry> = Vec::new();
         loop {

@@ -1,4 +1,4 @@
-//! Filling a file system, and what e2fsprogs and the kernel find in it.
+//! Full and large file systems, checked by e2fsprogs and read by the kernel.
 
 use crate::driver::{Driver, NOW, Node, attr, new_image, on_image, pattern};
 use crate::tools::{self, Mounted};
@@ -9,7 +9,7 @@ use vfs::{Access, Body, Errno, FallocateMode, FileKind, XattrFlags};
 
 type Contents = BTreeMap<String, Vec<u8>>;
 
-/// Runs a phase on `image`, lets e2fsck look, and gives the new image.
+/// Runs a phase on `image`, checks the result with e2fsck, and returns the new image.
 fn phase<W>(
     dir: &Path,
     name: &str,
@@ -28,7 +28,7 @@ where
     image
 }
 
-/// Reads files through the kernel.
+/// Compares files, read through the kernel, with `contents`.
 fn compare_mounted(dir: &Path, image: &[u8], contents: &Contents) {
     let path = tools::save(dir, "image", image);
     let Some(mounted) = Mounted::new(&path, &dir.join("mnt")) else {
@@ -55,7 +55,7 @@ async fn check_contents(driver: &Driver, contents: &Contents) {
 }
 
 #[test]
-fn files_of_all_sizes() {
+fn files_of_all_sizes_are_read_back() {
     let dir = tempfile::tempdir().unwrap();
     for inode_size in [128, 256] {
         let options = MkfsOptions {
@@ -116,7 +116,7 @@ fn files_of_all_sizes() {
 }
 
 #[test]
-fn a_directory_of_100_000_names() {
+fn directory_of_100_000_names_is_listed_and_emptied() {
     let dir = tempfile::tempdir().unwrap();
     let options = MkfsOptions {
         bytes_per_inode: 4096,
@@ -156,7 +156,7 @@ fn a_directory_of_100_000_names() {
     });
 }
 
-/// Writes every other block of a file, then the others.
+/// Writes every other block of a file (even or odd ones, by `odd`) in random order.
 async fn scatter(driver: &Driver, node: &Node, blocks: u64, odd: u64) {
     let mut order: Vec<u64> = (0..blocks).filter(|block| block % 2 == odd).collect();
     let mut rng = sim::Seed(odd).stream("order");
@@ -230,7 +230,7 @@ fn extent_trees_grow_and_shrink() {
 }
 
 #[test]
-fn preallocation_zeroes_and_keeps_sizes() {
+fn preallocated_ranges_read_as_zeros_and_keep_sizes() {
     let dir = tempfile::tempdir().unwrap();
     let image = phase(
         dir.path(),
@@ -273,7 +273,7 @@ fn preallocation_zeroes_and_keeps_sizes() {
 }
 
 #[test]
-fn links_renames_and_symlinks() {
+fn links_renames_and_symlinks_are_read_by_the_kernel() {
     let dir = tempfile::tempdir().unwrap();
     let long = "t/".repeat(400);
     let target = long.clone();
@@ -332,7 +332,7 @@ fn links_renames_and_symlinks() {
 }
 
 #[test]
-fn attributes_in_inode_and_block() {
+fn attributes_in_inode_and_block_are_read_by_debugfs() {
     let dir = tempfile::tempdir().unwrap();
     let image = phase(
         dir.path(),
@@ -388,7 +388,7 @@ fn attributes_in_inode_and_block() {
 }
 
 #[test]
-fn a_full_file_system_says_so_and_recovers() {
+fn full_file_system_refuses_writes_until_files_are_removed() {
     let dir = tempfile::tempdir().unwrap();
     phase(
         dir.path(),
@@ -422,7 +422,7 @@ fn a_full_file_system_says_so_and_recovers() {
 }
 
 #[test]
-fn unnamed_files_vanish() {
+fn unnamed_files_are_freed_unless_linked() {
     let dir = tempfile::tempdir().unwrap();
     phase(
         dir.path(),

@@ -1,8 +1,8 @@
-//! Images that are damaged, by accident or on purpose: they are refused, or read
-//! with errors, and nothing panics or runs on.
+//! Damaged images, by accident or by design: they are refused or read with errors, and
+//! nothing panics or runs forever.
 
 use crate::driver::{Driver, NOW, attr, formatted, new_image};
-use extfs::{BLOCK, Inspector, MkfsOptions, MountError, check};
+use extfs::{BLOCK, Inspector, MkfsOptions, MountError, Persist, check};
 use host::RamDisk;
 use nand::Payload;
 use sim::Kernel;
@@ -14,9 +14,9 @@ use vfs::{Access, Body, FallocateMode, FileKind, SeekWhat, XattrFlags};
 const BLOCKS: u64 = 2048;
 const SUPERBLOCK: usize = 1024;
 
-type Contents = BTreeMap<u64, Payload>;
+pub(crate) type Contents = BTreeMap<u64, Payload>;
 
-/// Events that looking at a small image may take at most.
+/// Most events that the use of a small image may take.
 const EVENTS: u64 = 3_000_000;
 
 fn options() -> MkfsOptions {
@@ -26,14 +26,14 @@ fn options() -> MkfsOptions {
     }
 }
 
-/// Takes the checksums away, so that damage is not found at the door.
+/// Turns the feature `metadata_csum` off, so that checksums do not reveal the damage.
 fn without_checksums(image: &mut [u8]) {
     let at = SUPERBLOCK + 0x64;
     let ro = u32::from_le_bytes(image[at..at + 4].try_into().unwrap());
     image[at..at + 4].copy_from_slice(&(ro & !0x400).to_le_bytes());
 }
 
-/// A small image with some of everything; contents of files are one byte.
+/// A small image with files of every kind; file contents repeat the byte 0xAA.
 fn sample(checksums: bool) -> Contents {
     let kernel = Kernel::new();
     let mut image = new_image(&options());
@@ -87,7 +87,7 @@ fn sample(checksums: bool) -> Contents {
     used.map(|(n, bytes)| (n as u64, payload(bytes))).collect()
 }
 
-/// Blocks that hold no contents of files.
+/// Blocks without file contents.
 fn metadata(contents: &Contents) -> Vec<u64> {
     let is_data = |payload: &Payload| payload.to_bytes()[..500].iter().all(|&b| b == 0xAA);
     let blocks = contents.iter().filter(|(_, payload)| !is_data(payload));
@@ -101,8 +101,8 @@ fn change(contents: &mut Contents, block: u64, at: usize, edit: impl FnOnce(&mut
     contents.insert(block, Payload::Bytes(Arc::new(bytes)));
 }
 
-/// Looks at all there is; errors are fine.
-async fn look(driver: &Driver) {
+/// Reads all directories, files and attributes; ignores errors.
+pub(crate) async fn look<P: Persist>(driver: &Driver<P>) {
     let mut dirs = vec![driver.root().await];
     let mut seen = 0;
     while let Some(dir) = dirs.pop() {
@@ -128,8 +128,8 @@ async fn look(driver: &Driver) {
     }
 }
 
-/// Changes what can be changed; errors are fine.
-async fn work(driver: &Driver) {
+/// Changes files, directories and attributes in many ways; ignores errors.
+pub(crate) async fn work<P: Persist>(driver: &Driver<P>) {
     for n in 0..30 {
         let _ = driver.put(&format!("new-{n:0100}"), &[1; 9000]).await;
         let _ = driver
@@ -172,10 +172,10 @@ async fn work(driver: &Driver) {
     let _ = driver.fs.unmount().await;
 }
 
-/// Mounts and uses an image; it may be refused.
-fn use_image(contents: Contents) {
-    let _ = check(&contents);
-    if let Ok(inspector) = Inspector::new(&contents) {
+/// Checks an image and prints its structures.
+pub(crate) fn inspect(contents: &Contents) {
+    let _ = check(contents);
+    if let Ok(inspector) = Inspector::new(contents) {
         for ino in [2, 11, 12, 13, 415] {
             let _ = (
                 inspector.inode(ino),
@@ -185,6 +185,11 @@ fn use_image(contents: Contents) {
         }
         let _ = (inspector.superblock(), inspector.groups());
     }
+}
+
+/// Mounts and uses an image; it may be refused.
+fn use_image(contents: Contents) {
+    inspect(&contents);
     let kernel = Kernel::new();
     let sim = kernel.sim();
     let disk = RamDisk::holding(&sim, Bytes(BLOCKS * BLOCK as u64), contents);
@@ -214,7 +219,7 @@ fn flip_bits(checksums: bool, rounds: u64) {
         let mut damaged = contents.clone();
         for _ in 0..=rng.below(4) {
             let block = blocks[rng.below(blocks.len() as u64) as usize];
-            // The start of a block says most.
+            // The start of a block has most of its fields.
             let most = if rng.below(2) == 0 { 128 } else { BLOCK as u64 };
             let bit = rng.below(8);
             change(&mut damaged, block, rng.below(most) as usize, |byte| {
@@ -226,17 +231,17 @@ fn flip_bits(checksums: bool, rounds: u64) {
 }
 
 #[test]
-fn bit_flips_are_caught_by_checksums() {
-    flip_bits(true, 150);
+fn bit_flips_with_checksums_do_no_harm() {
+    flip_bits(true, 60);
 }
 
 #[test]
 fn bit_flips_without_checksums_do_no_harm() {
-    flip_bits(false, 1500);
+    flip_bits(false, 300);
 }
 
 #[test]
-fn the_checker_finds_bit_flips() {
+fn bit_flips_in_metadata_are_found_by_the_checker() {
     let contents = sample(true);
     let blocks = metadata(&contents);
     let (mut found, rounds) = (0, 600);
@@ -248,13 +253,13 @@ fn the_checker_finds_bit_flips() {
         change(&mut damaged, block, at, |byte| *byte ^= 1 << rng.below(8));
         found += u64::from(!check(&damaged).is_empty());
     }
-    // The rest lies in the boot sector, behind the descriptor and the inodes in
+    // The other flips are in the boot sector, behind the descriptor, behind the inodes in
     // use, and in the journal.
     assert!(found * 100 > rounds * 80, "{found} of {rounds}");
 }
 
 #[test]
-fn every_byte_of_the_superblock_and_a_descriptor_may_be_wrong() {
+fn wrong_bytes_in_superblock_or_descriptor_do_no_harm() {
     let contents = sample(false);
     let superblock = (0..0x280).map(|at| (0, SUPERBLOCK + at));
     for (block, at) in superblock.chain((0..64).map(|at| (1, at))) {
@@ -266,7 +271,7 @@ fn every_byte_of_the_superblock_and_a_descriptor_may_be_wrong() {
     }
 }
 
-/// The inode of the file with many extents.
+/// Inode number of `dir/sparse`, the file with many extents.
 fn sparse_inode(contents: &Contents) -> u64 {
     let kernel = Kernel::new();
     let sim = kernel.sim();
@@ -278,7 +283,7 @@ fn sparse_inode(contents: &Contents) -> u64 {
 }
 
 #[test]
-fn a_tree_that_leads_back_to_itself_ends() {
+fn extent_tree_with_a_cycle_is_found_and_does_no_harm() {
     let contents = sample(false);
     let ino = sparse_inode(&contents);
     let text = Inspector::new(&contents)
@@ -289,7 +294,7 @@ fn a_tree_that_leads_back_to_itself_ends() {
     let node: u64 = rest.lines().next().unwrap().parse().unwrap();
     for depth in 0..6 {
         let mut damaged = contents.clone();
-        // Depth, and an only entry that leads to the node itself.
+        // The node gets this depth, and an only entry that leads to the node itself.
         change(&mut damaged, node, 6, |byte| *byte = depth);
         change(&mut damaged, node, 2, |byte| *byte = 1);
         for (at, byte) in node.to_le_bytes().into_iter().take(6).enumerate() {
@@ -301,15 +306,19 @@ fn a_tree_that_leads_back_to_itself_ends() {
 }
 
 #[test]
-fn every_byte_of_an_inode_may_be_wrong() {
+fn wrong_bytes_in_an_inode_do_no_harm() {
     let contents = sample(false);
     let ino = sparse_inode(&contents);
     let inspector = Inspector::new(&contents).unwrap();
     let groups = inspector.groups();
     let (_, rest) = groups.split_once("table ").unwrap();
     let table: u64 = rest.split(',').next().unwrap().parse().unwrap();
+    // Half of the bytes with each value, the other half with the next.
     for at in 0..256 {
         for (value, ino) in [(0, ino), (0xFF, ino), (0x5A, 2)] {
+            if (at + usize::from(value)) % 2 == 0 {
+                continue;
+            }
             let mut damaged = contents.clone();
             let byte = (ino as usize - 1) * 256 + at;
             change(
@@ -324,12 +333,12 @@ fn every_byte_of_an_inode_may_be_wrong() {
 }
 
 #[test]
-fn any_edits_do_no_harm() {
+fn random_edits_of_metadata_do_no_harm() {
     let contents = sample(false);
     let blocks = metadata(&contents);
     bolero::check!()
         .with_type::<Vec<(u16, u16, u8)>>()
-        .with_iterations(400)
+        .with_iterations(100)
         .for_each(|edits| {
             let mut damaged = contents.clone();
             for &(block, at, value) in edits {
@@ -341,7 +350,7 @@ fn any_edits_do_no_harm() {
 }
 
 #[test]
-fn foreign_features_are_refused_by_name() {
+fn features_not_supported_are_refused_by_name() {
     let mount = |at: usize, bits: u32| {
         let mut image = new_image(&options());
         without_checksums(&mut image);
@@ -365,7 +374,7 @@ fn foreign_features_are_refused_by_name() {
 }
 
 #[test]
-fn the_journal_is_found() {
+fn journal_of_a_new_file_system_is_found() {
     let kernel = Kernel::new();
     let disk = formatted(&kernel.sim(), &options());
     let place = kernel.block_on(async move { extfs::find_journal(&disk).await });

@@ -1,5 +1,4 @@
-//! The body over its journal and under the cache: what a force promises, and what
-//! space that was promised is good for.
+//! The body over its journal and under the cache: durability after a force, and promises of space.
 
 use extfs::ext4::{self, Options};
 use extfs::jbd2::Jbd2;
@@ -16,7 +15,7 @@ const BLOCKS: u64 = 4_096;
 
 type Mounted = Vfs<ExtFs<Jbd2<RamDisk>>>;
 
-/// Mounts with files that are written back once they are so old.
+/// Mounts; the cache writes files back once they are `expire` old.
 async fn mount(sim: &Sim, disk: &RamDisk, expire: Ns) -> Mounted {
     let (body, _) = ext4::mount(sim, disk, Options::default()).await.unwrap();
     let config = CacheConfig {
@@ -45,7 +44,7 @@ fn run<W: Future<Output = ()> + 'static>(work: impl FnOnce(Sim) -> W) {
     kernel.block_on(work(sim));
 }
 
-/// What is in `/file` after a cut.
+/// First 8 KiB of `/file` after a power cut.
 async fn after_cut(sim: &Sim, disk: &RamDisk) -> vfs::Result<Vec<u8>> {
     let left = disk.after_cut(&mut Seed(1).stream("cut"));
     let disk = RamDisk::holding(sim, Bytes(BLOCKS * 4_096), left);
@@ -56,7 +55,7 @@ async fn after_cut(sim: &Sim, disk: &RamDisk) -> vfs::Result<Vec<u8>> {
 }
 
 #[test]
-fn a_file_that_left_memory_is_forced_all_the_same() {
+fn file_dropped_from_the_cache_is_durable_after_a_force() {
     for data_only in [false, true] {
         run(async move |sim| {
             let (disk, vfs) = fresh(&sim, Ns::ms(1)).await;
@@ -65,7 +64,7 @@ fn a_file_that_left_memory_is_forced_all_the_same() {
             let fd = process.open(b"/file", create, 0o644).await.unwrap();
             process.write(fd, Source::Bytes(&[7; 5_000])).await.unwrap();
             process.close(fd).await.unwrap();
-            // Written back, and not committed.
+            // The file is written back, and its transaction is not committed.
             sim.sleep(Ns::secs(1)).await;
             vfs.drop_caches().await.unwrap();
             let fd = process.open(b"/file", OpenFlags::BOTH, 0).await.unwrap();
@@ -80,7 +79,7 @@ fn a_file_that_left_memory_is_forced_all_the_same() {
     }
 }
 
-/// Takes space by `step` until there is none.
+/// Allocates or writes 64 KiB at a time until no space is left.
 async fn take_all(process: &Process<ExtFs<Jbd2<RamDisk>>>, direct: bool) {
     let flags = OpenFlags::BOTH | OpenFlags::CREATE;
     let flags = if direct {
@@ -110,7 +109,7 @@ async fn take_all(process: &Process<ExtFs<Jbd2<RamDisk>>>, direct: bool) {
 }
 
 #[test]
-fn what_was_promised_is_not_given_to_others() {
+fn space_promised_to_a_file_is_not_allocated_to_others() {
     for direct in [false, true] {
         run(async move |sim| {
             let (disk, vfs) = fresh(&sim, Ns::secs(30)).await;
@@ -127,7 +126,7 @@ fn what_was_promised_is_not_given_to_others() {
 }
 
 #[test]
-fn a_promise_that_fails_takes_nothing() {
+fn promise_refused_takes_no_space() {
     run(async move |sim| {
         let (_disk, vfs) = fresh(&sim, Ns::secs(30)).await;
         let process = Process::new(&vfs, Access::root());
@@ -138,7 +137,7 @@ fn a_promise_that_fails_takes_nothing() {
         process.fsync(fd).await.unwrap();
         let other = process.open(b"/other", create, 0o644).await.unwrap();
         let mode = FallocateMode::Allocate { keep_size: false };
-        // So much that 150 blocks can be promised, and 250 cannot.
+        // Leaves room to promise 150 blocks, but not 250.
         let free = vfs.statfs().await.unwrap().blocks_free;
         let len = (free - 82 - 200) * 4_096;
         process.fallocate(other, mode, 0, len).await.unwrap();
@@ -155,7 +154,7 @@ fn a_promise_that_fails_takes_nothing() {
     });
 }
 
-/// Takes every block there is, also those kept for metadata.
+/// Takes all free blocks, those kept for metadata included.
 async fn leave_nothing(process: &Process<ExtFs<Jbd2<RamDisk>>>) {
     take_all(process, false).await;
     process.sync().await.unwrap();
@@ -169,8 +168,8 @@ async fn leave_nothing(process: &Process<ExtFs<Jbd2<RamDisk>>>) {
     panic!("the file system is endless");
 }
 
-/// Makes `/file` of four pieces of ten pages, as many as an inode has room for,
-/// of which the third is allocated and not written.
+/// Makes `/file` of four extents of ten pages, as many as an inode has room for; the third
+/// is allocated and not written.
 async fn four_pieces(process: &Process<ExtFs<Jbd2<RamDisk>>>) -> vfs::Fd {
     let create = OpenFlags::BOTH | OpenFlags::CREATE;
     let fd = process.open(b"/file", create, 0o644).await.unwrap();
@@ -185,7 +184,7 @@ async fn four_pieces(process: &Process<ExtFs<Jbd2<RamDisk>>>) -> vfs::Fd {
 }
 
 #[test]
-fn a_full_disk_takes_nothing_from_a_file_that_is_split() {
+fn extent_split_on_a_full_disk_fails_and_changes_nothing() {
     for punched in [false, true] {
         run(async move |sim| {
             let (disk, vfs) = fresh(&sim, Ns::secs(30)).await;
@@ -215,7 +214,7 @@ fn a_full_disk_takes_nothing_from_a_file_that_is_split() {
 }
 
 #[test]
-fn what_a_cut_leaves_behind_the_end_of_a_file_stays_unseen() {
+fn bytes_behind_the_end_after_a_cut_read_as_zeros_once_the_file_grows() {
     run(async move |sim| {
         let (disk, vfs) = fresh(&sim, Ns::ms(1)).await;
         let process = Process::new(&vfs, Access::root());
@@ -224,7 +223,7 @@ fn what_a_cut_leaves_behind_the_end_of_a_file_stays_unseen() {
         process.write(fd, Source::Bytes(&[7; 100])).await.unwrap();
         process.fsync(fd).await.unwrap();
         process.write(fd, Source::Bytes(&[8; 100])).await.unwrap();
-        // Written back, and not committed; the cut keeps all that was written.
+        // The file is written back and not committed; the cut keeps all writes.
         sim.sleep(Ns::secs(1)).await;
         let image = disk.to_image();
         for way in 0..3 {

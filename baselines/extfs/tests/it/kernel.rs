@@ -1,4 +1,4 @@
-//! Images that the kernel has filled.
+//! Images filled by the kernel, changed here, and read by the kernel again.
 
 use crate::driver::{Driver, NOW, attr, on_image, pattern};
 use crate::tools::{self, Mounted};
@@ -123,21 +123,21 @@ fn exchange_with_kernel(features: &str) {
 }
 
 #[test]
-fn the_kernel_and_we_share_an_image() {
+fn image_is_shared_with_the_kernel() {
     exchange_with_kernel("^orphan_file");
 }
 
 #[test]
-fn images_without_checksums_are_shared_too() {
+fn image_without_checksums_is_shared_with_the_kernel() {
     exchange_with_kernel("^metadata_csum,^metadata_csum_seed,^orphan_file,uninit_bg");
 }
 
 #[test]
-fn images_of_32_bits_are_shared_too() {
+fn image_with_32_bit_block_numbers_is_shared_with_the_kernel() {
     exchange_with_kernel("^64bit,^flex_bg,metadata_csum");
 }
 
 #[test]
-fn images_with_an_orphan_file_are_shared_too() {
+fn image_with_an_orphan_file_is_shared_with_the_kernel() {
     exchange_with_kernel("orphan_file,metadata_csum_seed");
 }

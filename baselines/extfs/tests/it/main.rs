@@ -11,6 +11,8 @@ mod mkfs;
 mod model;
 mod refusals;
 mod reserved;
+mod seal;
+mod sealed;
 mod tasks;
 mod tools;
 mod undo;

@@ -1,4 +1,4 @@
-//! New file systems.
+//! New file systems, checked by e2fsprogs.
 
 use crate::tools;
 use extfs::{MkfsError, MkfsOptions, mkfs};
@@ -22,7 +22,7 @@ fn sizes() -> Vec<u64> {
 }
 
 #[test]
-fn e2fsck_and_dumpe2fs_take_what_mkfs_makes() {
+fn new_file_systems_of_all_sizes_are_accepted_by_e2fsprogs() {
     if !tools::has("e2fsck") {
         return;
     }
@@ -46,7 +46,7 @@ fn e2fsck_and_dumpe2fs_take_what_mkfs_makes() {
 }
 
 #[test]
-fn a_plan_that_cannot_be_is_refused() {
+fn options_out_of_range_are_refused() {
     let with = |change: fn(&mut MkfsOptions)| {
         let mut options = MkfsOptions::new(4096);
         change(&mut options);

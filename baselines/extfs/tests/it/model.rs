@@ -1,4 +1,4 @@
-//! Random operations beside a small model: names to contents.
+//! Random operations, compared with a small model: a map of names to contents.
 
 use crate::driver::{Driver, NOW, new_image, on_image, pattern};
 use extfs::{MkfsOptions, Persist};
@@ -7,7 +7,7 @@ use vfs::{Access, Body, Errno, FallocateMode};
 
 pub(crate) type Model = BTreeMap<String, Vec<u8>>;
 
-/// A file of the model, or a name that may be free.
+/// A random path out of 120, of a file or free.
 fn name(rng: &mut sim::Rng) -> String {
     let n = rng.below(120);
     format!(

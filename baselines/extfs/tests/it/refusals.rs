@@ -1,4 +1,4 @@
-//! An allocation that is refused names its limit and who holds it.
+//! Reports of refused allocations: the limit and the holders of the space.
 
 use extfs::ext4::{self, Options};
 use extfs::jbd2::Jbd2;
@@ -12,14 +12,14 @@ use vfs::{
 
 const BLOCKS: u64 = 4_096;
 const JOURNAL: u64 = 1_024;
-/// Blocks that are kept for metadata, and for root: a fiftieth and a twentieth.
+/// Blocks kept for metadata (a fiftieth) and for root (a twentieth).
 const SLACK: u64 = BLOCKS / 50;
 const RESERVED: u64 = BLOCKS / 20;
 const MAKE: OpenFlags = OpenFlags::CREAT;
 
 type Fs = ExtFs<Jbd2<RamDisk>>;
 
-/// The limit that was met last, whose holders have to account for all of it.
+/// The last refusal; asserts that its holders account for all of the limit.
 fn last(vfs: &Vfs<Fs>) -> NoSpace {
     let refusals = vfs.body().refusals();
     let why = refusals.last().expect("one was refused").clone();
@@ -35,7 +35,7 @@ fn times(vfs: &Vfs<Fs>) -> Vec<(&'static str, u64)> {
     met.map(|met| (met.first.limit, met.times)).collect()
 }
 
-/// Runs `work` as root and as somebody else on a new file system.
+/// Runs `work` on a new file system with a process of root and one of another user.
 fn run<W: Future<Output = ()> + 'static>(
     work: impl FnOnce(Sim, Process<Fs>, Process<Fs>) -> W + 'static,
 ) {
@@ -59,7 +59,7 @@ fn run<W: Future<Output = ()> + 'static>(
     });
 }
 
-/// Writes to a new file until that is refused; how many blocks came into it.
+/// Writes to a new file until a write is refused; returns the blocks written.
 async fn fill(process: &Process<Fs>, path: &[u8]) -> u64 {
     let fd = process.open(path, MAKE, 0o600).await.unwrap();
     let mut end = 0;
@@ -75,7 +75,7 @@ async fn fill(process: &Process<Fs>, path: &[u8]) -> u64 {
 }
 
 #[test]
-fn blocks_and_what_is_kept_for_whom() {
+fn refusal_of_blocks_names_reserves_and_holders() {
     run(async move |sim, root, user| {
         let vfs = user.vfs();
         assert_eq!(times(vfs), []);
@@ -85,12 +85,12 @@ fn blocks_and_what_is_kept_for_whom() {
         assert_eq!((why.limit, why.total), ("blocks", BLOCKS));
         assert_eq!(why.reserve, SLACK + RESERVED);
         assert_eq!(why.held_by("the journal"), JOURNAL);
-        // Nothing has been written back yet.
+        // No page has been written back yet.
         assert!(why.held_by("pages that are not written back") > filled - 16);
         let first = vfs.body().refusals().met()[0].first_at;
         assert!(begin < first && first <= sim.now());
         vfs.sync().await.unwrap();
-        // Another limit is met in between, so that this one is looked at again.
+        // A refusal at another limit comes in between, so that the next one is recorded anew.
         let (large, any) = (vec![1; 5_000], XattrFlags::Any);
         let set = root.set_xattr(b"/user", b"user.large", &large, any).await;
         assert_eq!(set, Err(Errno::ENOSPC));
@@ -110,7 +110,7 @@ fn blocks_and_what_is_kept_for_whom() {
 }
 
 #[test]
-fn inodes() {
+fn refusal_of_an_inode_names_limit_and_holders() {
     run(async move |_, root, _| {
         let vfs = root.vfs();
         for dir in 0..3 {
@@ -134,9 +134,9 @@ fn inodes() {
     });
 }
 
-/// What was freed lately can be had once that is durable: nobody is refused.
+/// Freed blocks are available once their transaction is durable: no call is refused.
 #[test]
-fn what_is_tried_again_is_no_refusal() {
+fn allocation_that_succeeds_on_retry_is_no_refusal() {
     run(async move |sim, root, _| {
         let vfs = root.vfs();
         let half = (BLOCKS - JOURNAL) / 2 * 4_096;
@@ -149,7 +149,7 @@ fn what_is_tried_again_is_no_refusal() {
             };
             assert_eq!(root.pwrite(fd, 0, bytes).await, Ok(half));
             root.close(fd).await.unwrap();
-            // Written back, and not forced.
+            // The file is written back, and not forced.
             sim.sleep(Ns::secs(36)).await;
             root.unlink(path.as_bytes()).await.unwrap();
         }

@@ -10,15 +10,15 @@ use vfs::{
 };
 
 const BLOCKS: u64 = 32 * 256;
-/// What `mke2fs` and we reserve: a twentieth.
+/// Blocks reserved for root: a twentieth, as in `mke2fs`.
 const RESERVED: u64 = BLOCKS / 20;
-/// What is kept for metadata: a fiftieth.
+/// Blocks kept for metadata: a fiftieth.
 const SLACK: u64 = BLOCKS / 50;
 const STEP: u64 = 16;
 
 type Body = ExtFs<NoJournal<RamDisk>>;
 
-/// How space is taken.
+/// Way to take space: cached writes, direct writes, or allocation.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     Cached,
@@ -26,7 +26,7 @@ enum Way {
     Allocated,
 }
 
-/// Takes space in steps until there is none.
+/// Takes space in steps of [`STEP`] blocks until a step is refused.
 async fn take_all(process: &Process<Body>, path: &str, way: Way) {
     let flags = OpenFlags::BOTH | OpenFlags::CREATE;
     let flags = match way {
@@ -88,7 +88,7 @@ async fn leaves_root_his_blocks(sim: sim::Sim, disk: RamDisk, way: Way) {
 }
 
 #[test]
-fn others_leave_root_the_blocks_that_are_reserved() {
+fn blocks_reserved_for_root_are_refused_to_other_users() {
     for way in [Way::Cached, Way::Direct, Way::Allocated] {
         let kernel = Kernel::new();
         let sim = kernel.sim();

@@ -1,4 +1,4 @@
-//! Several tasks at once, over a cache that holds next to nothing.
+//! Concurrent tasks, over a cache of few blocks.
 
 use crate::driver::{Driver, Node, new_image, on_image, pattern};
 use extfs::{ExtFs, MkfsOptions, MountOptions, NoJournal, check};
@@ -13,7 +13,7 @@ const TASKS: u64 = 8;
 
 type Shared = Rc<Driver>;
 
-/// Works in a directory of its own.
+/// Creates, cuts, forces, removes and renames files in the task's own directory.
 async fn own_files(driver: Shared, task: u64) {
     let path = |n: u64| format!("t{task}/{n}");
     for n in 0..60 {
@@ -44,7 +44,7 @@ async fn check_files(driver: &Driver, task: u64) {
     }
 }
 
-/// Writes its pages of a file that all tasks write.
+/// Writes the task's pages of a file that all tasks write.
 async fn shared_file(driver: Shared, task: u64) {
     let node = driver.walk("shared").await.unwrap();
     for n in 0..100 {
@@ -57,7 +57,7 @@ async fn shared_file(driver: Shared, task: u64) {
 }
 
 #[test]
-fn of_two_tasks_that_want_the_last_inode_one_gets_it() {
+fn last_inode_goes_to_one_of_two_tasks() {
     // 16 inodes, of which 11 are taken from the start.
     let few = MkfsOptions {
         bytes_per_inode: 4 << 20,
@@ -89,7 +89,7 @@ fn of_two_tasks_that_want_the_last_inode_one_gets_it() {
 }
 
 #[test]
-fn tasks_do_not_disturb_each_other() {
+fn concurrent_tasks_read_back_their_own_contents() {
     for seed in 0..3 {
         let kernel = Kernel::new();
         let sim = kernel.sim();
@@ -126,7 +126,7 @@ fn tasks_do_not_disturb_each_other() {
     }
 }
 
-/// Pages that were promised space, as the cache hands them over.
+/// Dirty pages with promised space, as the cache passes them to write-back.
 async fn promised(driver: &Driver, node: &Node, pages: u64) -> Vec<DirtyPage> {
     let who = Access::root();
     driver.fs.reserve(&who, node, 0..pages).await.unwrap();
@@ -139,8 +139,8 @@ async fn promised(driver: &Driver, node: &Node, pages: u64) -> Vec<DirtyPage> {
     (0..pages).map(page).collect()
 }
 
-/// A file is cut while it is written back; before the blocks behind its new end are
-/// cut off, the power goes.
+/// Truncates a file during its write-back and returns the image before the blocks behind
+/// the new end are freed.
 fn cut_during_write_back(after: Ns, size: u64) -> Vec<u8> {
     let kernel = Kernel::new();
     let sim = kernel.sim();
@@ -162,7 +162,7 @@ fn cut_during_write_back(after: Ns, size: u64) -> Vec<u8> {
 }
 
 #[test]
-fn the_size_on_the_medium_leads_to_all_blocks_of_a_file_that_is_being_cut() {
+fn file_truncated_during_write_back_has_a_size_that_covers_its_blocks() {
     for after in 0..6 {
         for size in [0, 100, 3 * 4096, 5 * 4096 + 1] {
             let image = cut_during_write_back(Ns(after), size);

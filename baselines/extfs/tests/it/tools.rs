@@ -1,4 +1,4 @@
-//! e2fsprogs and loop mounts. Tests skip where one is missing.
+//! e2fsprogs and loop mounts; a test is skipped where they are missing.
 
 use extfs::{BLOCK, Blocks};
 use std::fs::File;
@@ -8,8 +8,8 @@ use std::process::Command;
 
 pub(crate) use judges::{has, run, save, text};
 
-/// Asserts that `e2fsck -fn` has nothing to complain about. That a tree of
-/// extents could be packed more tightly is an offer and no complaint.
+/// Asserts that `e2fsck -fn` reports no fault. Its offer to pack a tree of extents more
+/// tightly does not count.
 pub(crate) fn assert_clean(image: &Path) {
     let output = run(Command::new("e2fsck").arg("-fn").arg(image));
     let text = text(&output);
@@ -22,7 +22,7 @@ pub(crate) fn assert_clean(image: &Path) {
     assert!(!text.lines().any(is_complaint), "{text}");
 }
 
-/// What `debugfs` answers to a request.
+/// Output of `debugfs` for a request.
 pub(crate) fn debugfs(image: &Path, request: &str) -> String {
     let mut command = Command::new("debugfs");
     let output = run(command.args(["-R", request]).arg(image));
@@ -41,18 +41,18 @@ pub(crate) fn save_blocks(dir: &Path, name: &str, contents: &Blocks, blocks: u64
     path
 }
 
-/// A mount through a loop device, both of which end with the value.
+/// A mount through a loop device; a drop unmounts and detaches it.
 pub(crate) struct Mounted {
     pub(crate) dir: PathBuf,
     device: String,
 }
 
 impl Mounted {
-    /// Mounts `image`; none, with a reason, if that is not possible here.
+    /// Mounts `image` on `dir`; `None`, with a printed reason, without the right to mount.
     pub(crate) fn new(image: &Path, dir: &Path) -> Option<Self> {
         std::fs::create_dir_all(dir).unwrap();
-        // A device of its own for each mount: `mount -o loop` refuses an image
-        // whose last device has not let it go yet.
+        // Each mount gets a loop device of its own: `mount -o loop` refuses an image that
+        // an earlier device still holds.
         let found = run(Command::new("losetup")
             .args(["--find", "--show"])
             .arg(image));
@@ -83,7 +83,7 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        // The kernel says "busy" while somebody else still looks at it.
+        // The kernel reports "busy" while another process uses the mount.
         for _ in 0..100 {
             let unmounted = run(Command::new("umount").arg(&self.dir));
             if unmounted.status.success() {

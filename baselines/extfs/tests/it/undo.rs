@@ -1,4 +1,4 @@
-//! PMFS: the body over an undo journal of lines, in place.
+//! PMFS: the body over an undo journal of lines, with contents in place.
 
 use crate::driver::{Driver, formatted};
 use crate::model::{Model, compare, step};
@@ -73,7 +73,7 @@ fn random_operations_agree_with_a_model() {
 }
 
 #[test]
-fn it_takes_turns_with_the_block_journal() {
+fn mounts_with_undo_and_block_journal_alternate() {
     let kernel = Kernel::new();
     let sim = kernel.sim();
     let disk = empty(&sim, BLOCKS);
@@ -89,7 +89,7 @@ fn it_takes_turns_with_the_block_journal() {
             assert_eq!(driver.read(&node).await.unwrap(), b"lines");
             driver.put(&format!("e{round}"), b"blocks").await.unwrap();
             driver.fs.sync_all().await.unwrap();
-            // What its log holds is not for us.
+            // A mount with the undo journal refuses a block journal that is not replayed.
             let left = disk.after_cut(&mut Seed(1).stream("cut"));
             let left = holding(&sim, BLOCKS, left);
             let refused = pmfs::mount(&sim, &left, pmfs::Options::default()).await;
@@ -104,7 +104,7 @@ fn it_takes_turns_with_the_block_journal() {
 }
 
 #[test]
-fn one_without_a_journal_is_refused() {
+fn file_system_without_a_journal_is_refused() {
     let kernel = Kernel::new();
     let sim = kernel.sim();
     let options = MkfsOptions {
@@ -124,7 +124,7 @@ pub(crate) fn holding(sim: &Sim, blocks: u64, contents: Contents) -> RamDisk {
     RamDisk::holding(sim, Bytes(blocks * BLOCK as u64), contents)
 }
 
-/// What a mount of `contents` brings back.
+/// Work that a mount of `contents` undoes; `None` if the mount is refused.
 fn undone(blocks: u64, contents: Contents) -> Option<Undone> {
     let kernel = Kernel::new();
     let (sim, disk) = (kernel.sim(), holding(&kernel.sim(), blocks, contents));
@@ -134,7 +134,7 @@ fn undone(blocks: u64, contents: Contents) -> Option<Undone> {
     })
 }
 
-/// What a cut leaves of `blocks` blocks that has something to undo.
+/// Contents of a file system of `blocks` blocks after a power cut that leaves lines to undo.
 pub(crate) fn half_done(blocks: u64, seed: u64) -> Contents {
     let kernel = Kernel::new();
     let sim = kernel.sim();
@@ -160,7 +160,7 @@ pub(crate) fn half_done(blocks: u64, seed: u64) -> Contents {
 }
 
 #[test]
-fn a_damaged_journal_is_read_or_refused() {
+fn mount_with_a_damaged_journal_does_not_panic() {
     let left = half_done(BLOCKS, 2);
     let mut rng = Seed(2).stream("damage");
     for _ in 0..40 {
@@ -187,7 +187,7 @@ fn a_damaged_journal_is_read_or_refused() {
 }
 
 #[test]
-fn options_that_cannot_be_are_refused() {
+fn options_below_their_minimum_are_refused() {
     let kernel = Kernel::new();
     let sim = kernel.sim();
     let disk = empty(&sim, BLOCKS);
@@ -213,7 +213,7 @@ fn options_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn a_log_without_transactions_is_recovered_too() {
+fn drive_log_without_transactions_is_recovered_before_a_mount() {
     let mut config = (Preset::named("byte").unwrap().config)().resized(Bytes(64 << 20));
     config.flash.keep_contents = true;
     let mut front = FrontConfig::write_log();

@@ -1,4 +1,5 @@
-//! Whose a file system is that has something to undo: nobody else takes it for whole.
+//! The claim of the undo journal: e2fsck and the block journal refuse a file system with lines to
+//! undo.
 
 use crate::driver::Driver;
 use crate::tools::{assert_clean, has, run, save, text};
@@ -14,10 +15,10 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-/// Two groups, so that there is a copy of the superblock.
+/// Blocks of two groups, so that the file system has a copy of the superblock.
 const TWO_GROUPS: u64 = 40_960;
 
-/// How others take an image.
+/// Reaction of another implementation to an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Taken {
     Refused,
@@ -34,7 +35,7 @@ fn e2fsck(how: &str, image: &Path) -> String {
     text(&output)
 }
 
-/// Mounts with the block journal, and checks the structure if that takes it.
+/// Mounts with the block journal; checks the structure if the mount succeeds.
 fn by_block_journal(contents: Contents) -> Taken {
     let kernel = Kernel::new();
     let sim = kernel.sim();
@@ -62,7 +63,7 @@ fn by_block_journal(contents: Contents) -> Taken {
     taken
 }
 
-/// Asks `e2fsck`, which has to find nothing wrong unless it refuses.
+/// Runs `e2fsck`, which must refuse the image or find no fault.
 fn by_others(contents: Contents) -> Taken {
     let dir = tempfile::tempdir().unwrap();
     let image = save(dir.path(), "image", &image(contents));
@@ -73,7 +74,7 @@ fn by_others(contents: Contents) -> Taken {
     Taken::Whole
 }
 
-/// As [`assert_clean`], but that the journal was left as it is.
+/// [`assert_clean`] without complaints about a journal that was not replayed.
 fn assert_clean_or_unreplayed(image: &Path) {
     let output = run(Command::new("e2fsck").arg("-fn").arg(image));
     assert!(output.status.success(), "{}", text(&output));
@@ -93,7 +94,7 @@ fn undone(contents: Contents) -> Undone {
 }
 
 #[test]
-fn nobody_takes_for_whole_what_is_not_at_any_event_of_a_mount() {
+fn file_system_with_lines_to_undo_is_refused_by_others_at_any_cut() {
     let kernel = Kernel::new();
     let sim = kernel.sim();
     let disk = empty(&sim, BLOCKS);
@@ -126,7 +127,7 @@ fn nobody_takes_for_whole_what_is_not_at_any_event_of_a_mount() {
 }
 
 #[test]
-fn others_leave_what_is_half_done_alone() {
+fn file_system_with_lines_to_undo_is_not_changed_by_others() {
     let left = half_done(BLOCKS, 1);
     let kernel = Kernel::new();
     let sim = kernel.sim();
@@ -167,14 +168,14 @@ fn edit(contents: &mut Contents, block: u64, edit: impl FnOnce(&mut [u8; BLOCK])
 }
 
 #[test]
-fn a_torn_superblock_is_not_taken_for_a_damaged_one() {
-    // A cut has left the head of the list of orphans and not the checksum.
+fn torn_superblock_is_refused_as_claimed_not_as_damaged() {
+    // A cut has stored the head of the list of orphans and not the checksum.
     let mut left = half_done(BLOCKS, 1);
     edit(&mut left, 0, |block| block[1024 + 0xe8] ^= 1);
     assert_eq!(by_block_journal(left), Taken::Refused);
 }
 
-/// Changes the superblock, and its checksum with it.
+/// Changes the superblock and updates its checksum.
 fn edit_superblock(contents: &mut Contents, change: impl FnOnce(&mut [u8])) {
     edit(contents, 0, |block| {
         let superblock = &mut block[1024..2048];
@@ -193,7 +194,7 @@ fn journal(contents: &Contents) -> u64 {
 }
 
 #[test]
-fn what_is_left_of_records_after_an_unmount_is_void() {
+fn records_left_after_an_unmount_are_void() {
     let kernel = Kernel::new();
     let sim = kernel.sim();
     let disk = empty(&sim, BLOCKS);
@@ -206,8 +207,8 @@ fn what_is_left_of_records_after_an_unmount_is_void() {
         driver.unmount().await;
     });
     let mut left = kept.after_cut(&mut Seed(1).stream("cut"));
-    // Somebody else has mounted it, has gone over a part of the records, which are
-    // without the marks of their commits now, and was cut off.
+    // Models a mount by another implementation that was cut after it overwrote a part of the
+    // records: the other records lack the marks of their commits.
     edit_superblock(&mut left, |superblock| superblock[0x60] |= 4);
     let first = journal(&left) + 2;
     for block in first..first + 4 {
@@ -218,7 +219,7 @@ fn what_is_left_of_records_after_an_unmount_is_void() {
         });
     }
     assert_eq!(undone(left.clone()), Undone::default());
-    // Nor do they count for a mount that is cut off at once.
+    // A mount that sets the claim and is cut at once does not make the records valid.
     edit(&mut left, first - 2, |superblock| {
         superblock[0x28] |= 0x40;
         superblock[0xfc..0x100].fill(0);
@@ -235,7 +236,7 @@ async fn refused(disk: &RamDisk, sim: &sim::Sim) -> MountError {
 }
 
 #[test]
-fn a_log_of_blocks_that_holds_something_is_refused() {
+fn block_journal_that_is_not_empty_is_refused() {
     let kernel = Kernel::new();
     let sim = kernel.sim();
     let disk = empty(&sim, BLOCKS);
@@ -244,7 +245,7 @@ fn a_log_of_blocks_that_holds_something_is_refused() {
         let (sim, disk) = (sim.clone(), disk.clone());
         async move { mounted(&sim, &disk).await.0.unmount().await }
     });
-    // The head of the records is whole, and the flag of the superblock is not there.
+    // The head of the records is whole, and the claim is not set.
     let mut left = kept.after_cut(&mut Seed(1).stream("cut"));
     let at = journal(&left);
     edit(&mut left, at, |superblock| {
@@ -261,7 +262,7 @@ fn a_log_of_blocks_that_holds_something_is_refused() {
     assert!(kept.to_image() == before, "nothing was changed");
 }
 
-/// What the root holds once it is mounted, with what was undone.
+/// Mounts a copy of `disk`; returns the names in the root and the undone work.
 fn names(disk: &RamDisk) -> (Vec<Vec<u8>>, Undone) {
     let kernel = Kernel::new();
     let (sim, contents) = (kernel.sim(), disk.after_cut(&mut Seed(0).stream("all")));
@@ -274,7 +275,7 @@ fn names(disk: &RamDisk) -> (Vec<Vec<u8>>, Undone) {
 }
 
 #[test]
-fn without_the_first_superblock_a_copy_leads_to_what_is_to_be_undone() {
+fn mount_with_a_damaged_first_superblock_undoes_lines_through_its_copy() {
     let left = half_done(TWO_GROUPS, 3);
     let kernel = Kernel::new();
     let sim = kernel.sim();
@@ -282,7 +283,7 @@ fn without_the_first_superblock_a_copy_leads_to_what_is_to_be_undone() {
     for torn in [false, true] {
         let mut left = left.clone();
         edit(&mut left, 0, |block| match torn {
-            // The journal is said to be another inode.
+            // The superblock names another inode as the journal.
             true => block[1024 + 0xe0] ^= 1,
             false => block.fill(0),
         });
@@ -306,7 +307,7 @@ fn without_the_first_superblock_a_copy_leads_to_what_is_to_be_undone() {
 }
 
 #[test]
-fn without_any_superblock_nothing_is_changed() {
+fn mount_without_a_sound_superblock_changes_nothing() {
     for (at, expected) in [
         (1024 + 0x38, MountError::Magic(0xef52)),
         (

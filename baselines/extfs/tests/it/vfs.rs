@@ -1,4 +1,4 @@
-//! The body under the cache, beside the reference model of the file API.
+//! The body under the cache, compared with the reference model of the file API.
 
 use crate::driver::new_image;
 use ::vfs::model::{Model, Order, cache, draw, run_beside};
@@ -30,7 +30,7 @@ async fn compare(sim: sim::Sim, disk: RamDisk, seed: u64) {
 }
 
 #[test]
-fn placed_files_match_the_reference_model() {
+fn random_calls_match_the_reference_model() {
     for seed in 0..16 {
         println!("seed {seed}");
         let kernel = Kernel::new();
@@ -42,7 +42,7 @@ fn placed_files_match_the_reference_model() {
 }
 
 #[test]
-fn a_range_that_is_forced_brings_no_bytes_back_that_were_cut_off() {
+fn forced_range_does_not_restore_bytes_cut_off_before() {
     let kernel = Kernel::new();
     let sim = kernel.sim();
     let disk = RamDisk::from_image(&sim, &new_image(&MkfsOptions::new(64 * 256)));

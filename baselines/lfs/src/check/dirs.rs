@@ -1,4 +1,4 @@
-//! The names of directories of an image that is not mounted.
+//! The check of directories: names, their places by hash, and the inodes that they lead to.
 
 use super::Check;
 use crate::format::dentry::{self, Entry, IN_BLOCK, IN_INODE, LEVELS};
@@ -8,7 +8,8 @@ use host::Image;
 use std::collections::{BTreeMap, BTreeSet};
 use vfs::FileKind;
 
-/// An entry that is kept: its inode, kind and name, and the block that it is in.
+/// An owned copy of an entry: inode, kind, name, and its block in the directory (`None` for an
+/// entry inside the inode).
 type Kept = (u32, Option<FileKind>, Vec<u8>, Option<u64>);
 
 fn kept(entry: &Entry<'_>, block: Option<u64>) -> Kept {
@@ -16,7 +17,8 @@ fn kept(entry: &Entry<'_>, block: Option<u64>) -> Kept {
 }
 
 impl<I: Image + ?Sized> Check<'_, I> {
-    /// Looks at all names of a directory; gives how many directories are in it.
+    /// Checks all entries of directory `ino` and adds the inodes they lead to to `left`. `parent`
+    /// is 0 if unknown. Returns the number of directories among the entries, without the dots.
     pub(super) fn directory(
         &mut self,
         inode: &Block,
@@ -89,7 +91,7 @@ impl<I: Image + ?Sized> Check<'_, I> {
         found
     }
 
-    /// Whether a name may be in this block of a directory.
+    /// Whether the hash of `name` allows it in block `block` of the directory.
     fn belongs(&self, inode: &Block, name: &[u8], block: u64) -> bool {
         let (hash, level) = (dentry::hash(name), node::DIR_LEVEL.get(inode));
         (0..node::DEPTH.get(inode).min(LEVELS)).any(|at| {

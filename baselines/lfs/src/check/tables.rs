@@ -1,4 +1,4 @@
-//! The tables of an image that is not mounted.
+//! [`Tables`]: the tables of an image that is not mounted, read on demand.
 
 use crate::format::checkpoint::Head;
 use crate::format::nat::{self, NatEntry};
@@ -20,7 +20,7 @@ pub(super) struct Tables {
     pub(super) orphans: Vec<u32>,
     pub(super) segments: Vec<SitEntry>,
     journaled: BTreeMap<u32, NatEntry>,
-    /// Owners in the segments of logs, where the checkpoint has them.
+    /// Owners of the blocks in the segments of logs; `None` where the checkpoint has no summary.
     current: BTreeMap<u32, Option<Owners>>,
     nats: BTreeMap<u32, Vec<NatEntry>>,
     summaries: BTreeMap<u32, Owners>,
@@ -41,10 +41,10 @@ fn pack<I: Image + ?Sized>(image: &I, geometry: &Geometry, segment: u32) -> Opti
 }
 
 impl Tables {
-    /// Reads them.
+    /// Reads the superblock, the newest whole checkpoint, and the entries of all segments.
     ///
     /// # Errors
-    /// A sentence that says why that is not possible.
+    /// A sentence that names the part that is damaged or cannot be read.
     pub(super) fn read<I: Image + ?Sized>(image: &I) -> Result<Self, String> {
         let superblock = |at| {
             let bytes = block(image, at).ok_or_else(|| "it cannot be read".to_owned())?;
@@ -109,7 +109,7 @@ impl Tables {
             .unwrap_or_default()
     }
 
-    /// All nodes that the table has.
+    /// Numbers of all nodes that have an address in the table, reserved numbers excluded.
     pub(super) fn used_nids<I: Image + ?Sized>(&mut self, image: &I) -> Vec<u32> {
         let mut used = Vec::new();
         for index in 0..self.geometry.nat_blocks() {
@@ -143,7 +143,7 @@ impl Tables {
         Some(owners[at])
     }
 
-    /// Segments that nothing is in and no log is written to.
+    /// Number of segments without a valid block or a log.
     pub(super) fn empty_segments(&self) -> u32 {
         let all = (0..).zip(&self.segments);
         let empty = all.filter(|(at, entry)| entry.valid == 0 && !self.current.contains_key(at));

@@ -88,8 +88,7 @@ impl Shape {
         })
     }
 
-    /// All entries from `slot` on. A slot that is in use and cannot begin an entry is
-    /// passed over.
+    /// All entries from `slot` on. A slot that is in use and cannot begin an entry is passed over.
     pub(crate) fn entries<'a>(
         &self,
         table: &'a [u8],
@@ -216,8 +215,7 @@ pub(crate) fn hash(name: &[u8]) -> u32 {
     }
 }
 
-/// Up to sixteen bytes as words. What is missing is made of the length of all that is
-/// left.
+/// Up to sixteen bytes as words. What is missing is made of the length of all that is left.
 fn words(rest: &[u8]) -> [u32; 4] {
     let len = rest.len() as u32;
     let pad = len | len << 8;

@@ -92,8 +92,7 @@ pub(crate) fn way(page: u64, addrs: usize) -> Option<Way> {
     }
 }
 
-/// The first page that the direct node at place `offset` leads to; none if no direct
-/// node is there.
+/// The first page that the direct node at place `offset` leads to; none if no direct node is there.
 pub(crate) fn first_page(offset: u32, addrs: usize) -> Option<u64> {
     let (own, offset) = (addrs as u64, u64::from(offset));
     let (ind1, ind2, dind) = (3, 4 + NODE, 5 + 2 * NODE);

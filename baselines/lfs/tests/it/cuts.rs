@@ -1,6 +1,5 @@
-//! The power is cut before every event of runs, and any part of what was not flushed is
-//! kept: what was forced is there, other names are as of one instant, and the medium is
-//! sound.
+//! The power is cut before every event of runs, and any part of what was not flushed is kept: what
+//! was forced is there, other names are as of one instant, and the medium is sound.
 
 use crate::bench::{Fs, eager, judge, made};
 use host::RamDisk;

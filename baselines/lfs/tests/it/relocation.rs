@@ -87,8 +87,7 @@ fn drive(sim: &Sim) -> BlockDevice {
 /// Bytes of a file: five blocks, so that no valid run of a victim is long.
 const LEN: u64 = 20_000;
 
-/// Files in more than a dozen sections, which leave so many free that the cold log fills no
-/// gaps.
+/// Files in more than a dozen sections, which leave so many free that the cold log fills no gaps.
 const FILES: u64 = 1_500;
 
 async fn fill(process: &Process<impl Body>) {

@@ -247,8 +247,7 @@ fn logs_leave_zones_that_fail_and_what_is_forced_then_is_found() {
     assert_eq!(lfs::check(&port.at_rest()), []);
 }
 
-/// Zones that are full fail: what is in them is read while it can be, and freed without a
-/// reset.
+/// Zones that are full fail: what is in them is read while it can be, and freed without a reset.
 #[test]
 fn file_in_failed_zones_is_read_and_removed() {
     let port = on(made(), |sim, port| async move {

@@ -141,6 +141,88 @@ fn put(image: &mut [u8], at: usize, value: u64) {
     image[at..at + 8].copy_from_slice(&value.to_le_bytes());
 }
 
+/// Makes the checksum of the superblock valid.
+fn reseal(image: &mut [u8]) {
+    let sum = crc32c::crc32c(&image[..24]);
+    image[24..28].copy_from_slice(&sum.to_le_bytes());
+}
+
+#[test]
+fn sealed_superblock_with_any_field_causes_no_panic_or_hang() {
+    let image = image();
+    let mut same = image.clone();
+    reseal(&mut same);
+    assert_eq!(same, image, "the checksum is that of the format");
+    let numbers = [
+        0,
+        1,
+        2,
+        3,
+        4,
+        64,
+        65,
+        PAGES - 1,
+        PAGES + 1,
+        1 << 20,
+        1 << 31,
+    ];
+    let large = [u64::from(u32::MAX), 1 << 32, 1 << 52, 1 << 63, u64::MAX];
+    for (at, bytes) in [(8, 4), (12, 4), (16, 8), (12, 8)] {
+        for value in numbers.into_iter().chain(large) {
+            let mut wrong = image.clone();
+            wrong[at..at + bytes].copy_from_slice(&value.to_le_bytes()[..bytes]);
+            reseal(&mut wrong);
+            let mounted = use_it(&wrong);
+            // A file system may be a little smaller than its medium.
+            let is_smaller = (at, value) == (16, PAGES - 1);
+            assert!(
+                mounted.is_err() || wrong == image || is_smaller,
+                "{at}: {value}"
+            );
+        }
+    }
+}
+
+/// Words of inodes, tables and logs as boundaries, neighbours of the old value, and places that
+/// exist, the word's own page among them.
+#[test]
+fn structured_words_cause_no_panic_or_hang() {
+    let image = image();
+    let bytes = metadata(&image);
+    for seed in 0..600 {
+        let mut rng = Seed(seed).stream("words");
+        let mut wrong = image.clone();
+        for _ in 0..1 + rng.below(3) {
+            let at = bytes[rng.below(bytes.len() as u64) as usize] / 8 * 8;
+            let page = (at as u64 / PAGE, rng.below(PAGES));
+            let old = number(&image, at);
+            let values = [
+                0,
+                1,
+                u64::MAX,
+                old.wrapping_add(1),
+                old.wrapping_sub(1),
+                page.0,
+            ];
+            let places = [
+                page.0 * PAGE,
+                page.1,
+                page.1 * PAGE,
+                PAGES,
+                PAGES * PAGE,
+                1 << 62,
+            ];
+            let value = match rng.below(2) {
+                0 => values[rng.below(6) as usize],
+                _ => places[rng.below(6) as usize],
+            };
+            put(&mut wrong, at, value);
+        }
+        reseal(&mut wrong);
+        let _ = use_it(&wrong);
+    }
+}
+
 #[test]
 fn cyclic_log_is_rejected() {
     let mut image = image();

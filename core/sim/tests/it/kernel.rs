@@ -204,3 +204,32 @@ fn an_observer_shifts_no_number_and_no_order() {
     assert_eq!(alone.0, watched.0);
     assert_eq!(watched.1, alone.1 + 51);
 }
+
+/// Without the watchdog the task would wait for ever, and `block_on` would panic.
+#[test]
+fn watchdog_is_asked_at_rest_and_ends_a_deadlock() {
+    let kernel = Kernel::new();
+    let (sim, room) = (kernel.sim(), Rc::new(sim::Signal::default()));
+    let (gave_up, asked) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(0)));
+    let (watched, given, counted) = (Rc::clone(&room), Rc::clone(&gave_up), Rc::clone(&asked));
+    let waker = sim.clone();
+    sim.add_watchdog(move || {
+        counted.set(counted.get() + 1);
+        let is_first = !given.replace(true);
+        if is_first {
+            watched.notify(&waker);
+        }
+        is_first
+    });
+    let result = kernel.block_on(async move {
+        sim.sleep(Ns(5)).await;
+        while !gave_up.get() {
+            room.wait(&sim).await;
+        }
+        sim.now()
+    });
+    assert_eq!(result, Ns(5), "a watchdog takes no time");
+    assert_eq!(asked.get(), 1, "it is asked at rest only");
+    assert!(!kernel.step());
+    assert_eq!(asked.get(), 2);
+}

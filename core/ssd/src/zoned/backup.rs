@@ -103,15 +103,19 @@ impl Zoned {
         self.table.borrow_mut().zones[zone as usize].backing = true;
         let (mut spent, mut failed) = (Vec::new(), Vec::new());
         let result = loop {
-            let (backup, ticket) = {
+            let (backup, until, ticket) = {
                 let mut table = self.table.borrow_mut();
                 let Some(backup) = self.room_for_backup(&mut table, zone, &mut spent) else {
                     break Err(ZoneStatus::WriteFault);
                 };
-                let ticket = self.submit_backup(&mut table, zone, &backup, reset);
-                (backup, ticket)
+                // Before a retry more data may have come than one program takes.
+                let entry = &table.zones[zone as usize];
+                let unit = self.layout.unit;
+                let until = entry.filled.min(entry.on_flash(unit) + unit);
+                let end = (!reset).then_some(until);
+                let ticket = self.submit_backup(&mut table, zone, &backup, end);
+                (backup, until, ticket)
             };
-            let until = self.table.borrow().zones[zone as usize].filled;
             let outcome = self.core.nand.finish_program(ticket).await;
             let mut table = self.table.borrow_mut();
             let entry = &mut table.zones[zone as usize];
@@ -172,22 +176,23 @@ impl Zoned {
         })
     }
 
+    /// Submits the program of a backup with the buffered data up to `end`; without `end` it is the
+    /// mark of a reset.
     fn submit_backup(
         &self,
         table: &mut Table,
         zone: u32,
         backup: &Backup,
-        reset: bool,
+        end: Option<u32>,
     ) -> nand::Ticket {
         let page = backup.used * self.layout.geometry.pages_per_program;
         let row = Row { page, ..backup.row };
         let label = word::backup_label(zone + self.layout.conventional);
         let entry = &table.zones[zone as usize];
         let from = entry.on_flash(self.layout.unit);
-        let (data, rest) = if reset {
-            (0, word::RESET)
-        } else {
-            (entry.filled - from, word::PADDING)
+        let (data, rest) = match end {
+            None => (0, word::RESET),
+            Some(end) => (end - from, word::PADDING),
         };
         self.submit(table, (zone, row, label), (from, data), rest)
     }

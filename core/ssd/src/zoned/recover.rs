@@ -204,7 +204,7 @@ struct Rebuilding<'a> {
 /// Data of a zone on flash.
 #[derive(Default)]
 struct OnFlash {
-    /// Whole units from the zone's start.
+    /// Units found whole, counted from the start of the zone up to the first that is not.
     units: u32,
     /// Sectors in the whole units.
     sectors: u32,

@@ -286,7 +286,7 @@ async function ask() {
     }
     draw();
   } catch (_) {
-    say("nobody answers any more", true);
+    say("the server no longer responds", true);
   }
 }
 

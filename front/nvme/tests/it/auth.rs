@@ -376,7 +376,7 @@ fn hosts_that_prove_nothing_leave_time_to_others() {
     assert!((63..10_000).contains(&begun), "{begun}");
     assert_eq!(next(), INTERRUPTED);
     assert_eq!(first.identify(), 0x0c, "who is in is served");
-    // Who is not may say the same again.
+    // A refused host may authenticate again.
     let mut late = Guest::new(&subsystem, NQN, 0, 0xffff);
     let again = (0..1000).find(|_| {
         std::thread::sleep(Duration::from_millis(20));

@@ -60,7 +60,7 @@ impl History {
         self.scribe.ends(ticket, None);
     }
 
-    /// What is wrong if the file is found with these bytes.
+    /// First fault that the judge finds if recovery shows the file with `bytes`.
     fn judge(&self, bytes: &[u8]) -> Option<Fault> {
         let mut shown = Shown::default();
         shown.add(ROOT, b"f", seen(FILE, FileKind::Regular, bytes));
@@ -389,7 +389,7 @@ fn two_pages(first: u8, second: u8) -> Vec<u8> {
     [[first; 4_096], [second; 4_096]].concat()
 }
 
-/// What changes of a page takes the rest of it along, where forces are torn.
+/// A torn write back takes along every other change of the same page.
 #[test]
 fn a_page_that_is_being_forced_may_be_anything_as_a_whole() {
     let (old, new) = (u64::from_le_bytes([1; 8]), u64::from_le_bytes([2; 8]));
@@ -416,7 +416,7 @@ fn a_page_that_is_being_forced_may_be_anything_as_a_whole() {
     }
 }
 
-/// Where nothing of a force waits for the rest of it, and only there and only until it ends.
+/// Pages of one fsync persist independently on file systems with torn forces, until it ends.
 #[test]
 fn what_is_being_forced_may_be_anything_where_forces_are_torn() {
     let (old, new) = (u64::from_le_bytes([1; 8]), u64::from_le_bytes([2; 8]));

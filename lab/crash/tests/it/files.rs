@@ -28,14 +28,14 @@ const SIZE: Bytes = Bytes(BLOCKS * 4_096);
 
 type Contents = BTreeMap<u64, Payload>;
 
-/// What is cut.
+/// File system and mode under test.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum How {
     /// ext4 with its journal.
     Journal,
     /// Lines in transactions of the drive, instead of a journal.
     Lines,
-    /// ext4 without one.
+    /// ext4 without a journal.
     Nothing,
     /// NOVA, which stores lines.
     Nova,
@@ -65,7 +65,7 @@ struct Live {
     sim: Sim,
 }
 
-/// What recovery shows, in both forms.
+/// Tree after recovery, as the judge and as the model read it.
 type Outcome = Result<(Shown, Tree), String>;
 
 struct Recovery {
@@ -113,7 +113,7 @@ fn vfs<B: Body>(sim: &Sim, body: B) -> Vfs<B> {
     Vfs::mount(sim, body, cache(), Clock::default(), Compute::unlimited())
 }
 
-/// What is done next: mostly changes, on few names, so that they meet.
+/// Draws the next call: mostly changes, on few names, so that they collide.
 fn draw(rng: &mut Rng, open: &[(u32, bool)]) -> Op {
     match rng.below(if open.is_empty() { 12 } else { 26 }) {
         0..12 => draw_on_names(rng),

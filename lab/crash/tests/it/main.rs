@@ -1,8 +1,10 @@
 //! The explorer and its judges.
 
+mod bounds;
 mod brute;
 mod chronicle;
 mod contents;
 mod explorer;
 mod files;
+mod media;
 mod names;

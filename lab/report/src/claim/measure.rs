@@ -116,7 +116,7 @@ impl Form {
             Self::Saving => over(other, stack),
             Self::Excess => Some(stack - other),
         };
-        value.ok_or_else(|| "what it is divided by is 0 in a run".to_owned())
+        value.ok_or_else(|| "the divisor is 0 in a run".to_owned())
     }
 }
 

@@ -167,7 +167,7 @@ fn figures(runs: &[&Run]) -> Markup {
         .collect();
     html! {
         (section("Latency", &charts::latency::all(runs)))
-        (section("What the NAND was programmed for", &charts::writes::all(runs)))
+        (section("Page programs by cause", &charts::writes::all(runs)))
         @let (intro, flows) = charts::flows::all(runs);
         @if !flows.is_empty() {
             h2 { "From the application to the NAND" }
@@ -177,7 +177,7 @@ fn figures(runs: &[&Run]) -> Markup {
         (section("Over time", &charts::time::all(&timed)))
         @let places = charts::places::all(runs);
         @if !places.is_empty() {
-            h2 { "Where it lies in the end" }
+            h2 { "Placement of data at the end of the run" }
             (charts::places::intro())
             div.cards { @for map in &places { (map) } }
         }

@@ -31,7 +31,7 @@ pub fn papers(papers: &Papers, command: &str) -> String {
             code { (papers.scale) } ", seed " (papers.seed) ". In primary set-ups "
             (primary.share()) " held."
         }
-        details { summary { "How claims are judged" } p.lead { (RULE) } }
+        details { summary { "Verdicts" } p.lead { (RULE) } }
         @if let Some(made) = &papers.made { p.lead { "Made by " (made.told()) "." } }
         (switch::claims())
         nav aria-label="Papers" {
@@ -75,8 +75,8 @@ fn results(papers: &Papers) -> Markup {
             }
         }
         p.lead.below {
-            b { "Half are within" } " says how far the middle one of the numbers in primary set-ups is \
-             from the paper's."
+            b { "Median factor" } " is the median factor between measured and published number in \
+                primary set-ups; ×1.00 is equality."
         }
     }
 }
@@ -116,7 +116,7 @@ fn chapter(paper: &Reproduction<String>) -> Markup {
             }
             @if !paper.notes.is_empty() {
                 details {
-                    summary { "What was set up" }
+                    summary { "Set-ups" }
                     ul.findings { @for note in &paper.notes { li { (note) } } }
                 }
             }

@@ -106,7 +106,7 @@ pub(crate) fn matrix(run: &Run) -> Markup {
     }
     let share = |bytes: u64| bytes as f64 / matrix.total.max(1) as f64;
     html! {
-        h2 { "Whose data was programmed, and why" }
+        h2 { "Programmed data by origin and cause" }
         div.scroll tabindex="0" role="region" aria-label="Bytes programmed by origin and cause" {
             table {
                 thead {

@@ -253,5 +253,5 @@ pub(crate) fn failures(run: &Run) -> String {
         .map(|(reason, n)| format!("{} {}", human::count(*n as f64), human::name(reason, 40)))
         .collect();
     let stack = human::name(&run.stack, 40);
-    format!("{stack}: requests failed: {}", reasons.join(", "))
+    format!("{stack}: failed requests: {}", reasons.join(", "))
 }

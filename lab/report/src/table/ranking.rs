@@ -100,11 +100,12 @@ pub fn left_out(left_out: &[LeftOut], style: Style) -> String {
 }
 
 fn legend(ranking: &Ranking) -> String {
-    let prices = PRICES.map(|(what, price)| format!("${price} for a GB of {what}"));
+    let prices = PRICES.map(|(what, price)| format!("${price} per GB of {what}"));
     format!(
-        "× is relative to {}, and more is better; programs/byte is what the flash programs for a \
-         byte that programs write; $/PB written is until it is worn out, and years are until then, \
-         if it is written to all day as fast as on {0}; {} ({PRICED_BY}); {}",
+        "× is relative to {}, and more is better; programs/byte: bytes programmed per byte that \
+         the application writes; $/PB written: price of the drive over the data that it can write \
+         until it is worn out; years: time until then at the write rate of {0}; {} ({PRICED_BY}); \
+         {}",
         ranking.base,
         prices.join(", "),
         pasts(ranking)
@@ -125,6 +126,9 @@ fn pasts(ranking: &Ranking) -> String {
         .collect();
     match others.is_empty() {
         true => format!("drives were {usual}"),
-        false => format!("drives were {usual}, but that of {}", others.join(", of ")),
+        false => format!(
+            "drives were {usual}, except that of {}",
+            others.join(", of ")
+        ),
     }
 }

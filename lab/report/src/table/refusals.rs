@@ -25,7 +25,7 @@ pub(crate) fn sentences(run: &Run, style: Style) -> String {
             kept => format!(", {} of them kept in reserve", count(kept)),
         };
         let text = format!(
-            "no space: {} met {}, first after {}: {} asked for, {} of {} free{kept}{held}",
+            "no space: {} reached {}, first after {}: {} requested, {} of {} free{kept}{held}",
             human::name(&met.limit, 40),
             times(met.times),
             time(met.first_ns),
@@ -47,7 +47,7 @@ pub(crate) fn refusals(run: &Run, style: Style) -> String {
     let columns = [&[Column::Left][..], &right, &[Column::Left, Column::Right]];
     let mut grid = Grid::new(columns.concat());
     grid.heading("");
-    grid.heading("No space: limits that were met, as they were the first time");
+    grid.heading("No space: limits that were reached, each with its first occurrence");
     let names = [
         "", "times", "first at", "asked", "free", "reserve", "of", "held by", "",
     ];

@@ -17,7 +17,7 @@ const BESIDE: usize = 54;
 pub fn timeline(run: &Run, style: Style) -> String {
     let head = head(run, style);
     if run.timeline.is_empty() {
-        return head + "\nThis run kept no timeline; ask for one with --timeline.\n";
+        return head + "\nThis run has no timeline; repeat it with --timeline.\n";
     }
     let samples = shortened(
         &run.timeline,

@@ -117,19 +117,19 @@ fn runs_are_compared_per_seed_and_ties_are_reported() {
     assert_eq!((speeds(0).least, speeds(0).most), (4.0, 4.5));
     assert_eq!((speeds(1).least, speeds(1).most), (0.95, 1.1));
     assert!(
-        ranking.advice.starts_with("Take c: 4.25×"),
+        ranking.advice.starts_with("Use c: 4.25×"),
         "{}",
         ranking.advice
     );
     assert!(
-        ranking.advice.contains("No other one"),
+        ranking.advice.contains("No other stack"),
         "{}",
         ranking.advice
     );
     let without: Vec<Run> = all.into_iter().filter(|run| run.stack != "c").collect();
     let ranking = Ranking::new("varmail", By::Speed, &candidates, &without, Vec::new());
     assert!(
-        ranking.advice.contains("Within that are a too"),
+        ranking.advice.contains("Also in this range: a."),
         "{}",
         ranking.advice
     );
@@ -145,7 +145,7 @@ fn ranking_lists_unscored_and_left_out_stacks_with_reasons() {
     };
     let ranking = Ranking::new("w", By::Wear, &candidates(&runs), &runs, vec![left]);
     let text = table::ranking(&ranking, Style::default());
-    assert!(text.contains("0.50× programs a host write"), "{text}");
+    assert!(text.contains("0.50× programs per host write"), "{text}");
     assert!(text.contains("left out: c: nothing is made"), "{text}");
     assert!(!text.contains('\u{1b}'), "a control character came through");
     let again: Ranking = report::parse(&report::to_json(&ranking)).unwrap();

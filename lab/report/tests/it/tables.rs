@@ -132,7 +132,7 @@ fn failed_run_is_never_the_best() {
     let told: Vec<&str> = text.lines().filter(|l| l.starts_with(failed)).collect();
     assert_eq!(
         told,
-        [format!("{failed}: requests failed: 200 zone full")],
+        [format!("{failed}: failed requests: 200 zone full")],
         "{text}"
     );
     assert!(text.contains("has the lowest p99 latency"), "{text}");

@@ -15,17 +15,21 @@ const PATTERN: u64 = 0x0101_0101_0101_0101;
 /// problems. Files under `kept` must reject changes.
 pub(super) async fn use_again<B: Body>(vfs: &Vfs<B>, kept: &[u8]) -> Vec<String> {
     let process = Process::new(vfs, Access::default());
-    let refused = |errno: Errno| vec![format!("in use again, it answers {errno}")];
+    let refused = |errno: Errno| vec![format!("after recovery, a call fails with {errno}")];
     let grown = grow(vfs, &process, kept).await;
     let mut wrong = grown.unwrap_or_else(|(path, errno)| {
         let path = String::from_utf8_lossy(&path);
         vec![format!(
-            "in use again, {path} grows and that answers {errno}"
+            "after recovery, extending {path} fails with {errno}"
         )]
     });
     wrong.extend(match make(vfs, &process).await {
         Ok(true) => Vec::new(),
-        Ok(false) => vec!["what is made and forced now reads as something else".to_owned()],
+        Ok(false) => vec![
+            "after recovery, a new synced file reads back with other \
+            contents"
+                .to_owned(),
+        ],
         Err(errno) => refused(errno),
     });
     wrong
@@ -47,9 +51,7 @@ async fn grow<B: Body>(
             let told = changed.map_or_else(|errno| errno.to_string(), |()| "done".to_owned());
             if changed != Err(Errno::EROFS) {
                 let path = String::from_utf8_lossy(&path);
-                wrong.push(format!(
-                    "{path} of a snapshot shall grow, and that is {told}"
-                ));
+                wrong.push(format!("extending {path} of a snapshot: {told}"));
             }
             continue;
         }
@@ -69,7 +71,7 @@ async fn grow<B: Body>(
         if let Some(at) = bytes.iter().position(|&byte| byte != 0) {
             let (path, at) = (String::from_utf8_lossy(path), size + at as u64);
             wrong.push(format!(
-                "{path} of {size} bytes grows and is not zero at {at}"
+                "after an extension, {path} of {size} bytes has a byte other than zero at {at}"
             ));
         }
     }

@@ -5,15 +5,16 @@
 //! since units are judged; overlapping ones are serialized.
 
 use super::Cuts;
-use super::subject::{Left, met, refused};
+use super::subject::{Left, can_fail, met, refused};
 use crate::attached::Attached;
 use crate::error::StackError;
 use crate::files::ready;
 use crate::hosts::Memory;
+use crate::losses::is_of_medium;
 use crate::plan::Plan;
 use crate::replay::lacks;
 use crate::run;
-use crash::{Cut, Fault, Recovering, Subject, Units, Verdict};
+use crash::{Contents, Cut, Fault, Recovering, Subject, Units, Verdict};
 use host::{BlockDevice, BlockPort, Who};
 use nand::{Payload, UNIT};
 use sim::{Kernel, Seed, Signal, Sim};
@@ -54,14 +55,18 @@ struct Work {
     /// Number of requests so far, and number of running tasks.
     number: Cell<u64>,
     tasks: Cell<u32>,
+    /// Requests that the medium has failed, if it is one that fails.
+    lost: Cell<u64>,
+    fails: bool,
+    /// Error that ends the exploration.
     failed: RefCell<Option<String>>,
 }
 
 /// A run; `None` if it could not start.
 pub(super) struct Live(Option<Rc<Work>>);
 
-/// The pattern of each unit after a recovery.
-type Shown = Result<Vec<Option<u64>>, String>;
+/// The contents of each unit after a recovery.
+type Shown = Result<Vec<Contents>, String>;
 
 /// A recovery after a power cut.
 pub(super) struct Recovery {
@@ -122,6 +127,8 @@ impl Blocks {
             idle: Signal::default(),
             number: Cell::new(0),
             tasks: Cell::new(0),
+            lost: Cell::new(0),
+            fails: can_fail(&self.plan.drive),
             failed: RefCell::default(),
         }))
     }
@@ -162,10 +169,15 @@ impl Work {
                     break;
                 }
             };
-            let done = self.serve(&request).await;
-            if let Err(error) = done {
-                let mut failed = self.failed.borrow_mut();
-                failed.get_or_insert_with(|| error.to_string());
+            match self.serve(&request).await {
+                Ok(()) => {}
+                Err(error) if self.fails && is_of_medium(error) => {
+                    self.lost.set(self.lost.get() + 1);
+                }
+                Err(error) => {
+                    let mut failed = self.failed.borrow_mut();
+                    failed.get_or_insert_with(|| error.to_string());
+                }
             }
         }
         self.tasks.set(self.tasks.get() - 1);
@@ -175,8 +187,8 @@ impl Work {
     fn able(&self, request: Request) -> Result<Request, StackError> {
         let has_zones = self.port.device().drive().zones().is_some();
         let unjudged = || {
-            let needed = "a run without power cuts is expected, because units are judged by the \
-                          addresses that requests name";
+            let needed = "expected a run without power cuts, because units are checked by the \
+                addresses of the requests";
             request.op.needs_zones().then_some(needed)
         };
         match lacks(request.op, has_zones).or_else(unjudged) {
@@ -241,8 +253,8 @@ impl Work {
     }
 }
 
-/// Opens the recovered drive, and reads all of it.
-async fn recover(port: &Attached) -> Shown {
+/// Opens the recovered drive, and reads all of it. On a drive that `fails` units may be lost.
+async fn recover(port: &Attached, fails: bool) -> Shown {
     ready(port, None).await?;
     if let Some(layer) = port.layer() {
         layer.check()?;
@@ -251,27 +263,39 @@ async fn recover(port: &Attached) -> Shown {
     let mut shown = Vec::with_capacity(units as usize);
     for first in (0..units).step_by(READ as usize) {
         let count = READ.min(units - first);
-        let mut payloads = vec![Payload::Zero; count as usize];
-        let extent = Extent::new(first * SECTORS, (count * SECTORS) as u32);
-        let mut sink = payloads.as_mut_slice();
-        let read = port.read(extent, &mut sink, Who::default()).await;
-        read.map_err(|error| error.to_string())?;
-        shown.extend(payloads.iter().map(pattern));
+        match read(port, first, count).await {
+            Ok(contents) => shown.extend(contents),
+            Err(error) if fails && is_of_medium(error) => {
+                for unit in first..first + count {
+                    let one = read(port, unit, 1).await;
+                    shown.push(one.map_or(Contents::Lost, |contents| contents[0]));
+                }
+            }
+            Err(error) => return Err(error.to_string()),
+        }
     }
     Ok(shown)
 }
 
-/// The pattern that fills a unit; `None` if it is not a single one.
-fn pattern(payload: &Payload) -> Option<u64> {
+/// Reads `count` units from `first` on.
+async fn read(port: &Attached, first: u64, count: u64) -> Result<Vec<Contents>, IoError> {
+    let mut payloads = vec![Payload::Zero; count as usize];
+    let extent = Extent::new(first * SECTORS, (count * SECTORS) as u32);
+    let mut sink = payloads.as_mut_slice();
+    port.read(extent, &mut sink, Who::default()).await?;
+    Ok(payloads.iter().map(contents).collect())
+}
+
+fn contents(payload: &Payload) -> Contents {
     let mut bytes = [0; UNIT];
-    let first: &[u8] = if payload.copy_to(0, &mut bytes) {
-        &bytes[..8]
-    } else {
-        &[]
-    };
-    let pattern = u64::from_le_bytes(first.try_into().ok()?);
-    let whole = bytes.chunks(8).all(|word| word == pattern.to_le_bytes());
-    whole.then_some(pattern)
+    if !payload.copy_to(0, &mut bytes) {
+        return Contents::Mixed;
+    }
+    let words = bytes.as_chunks().0;
+    match words.iter().all(|word| *word == words[0]) {
+        true => Contents::Pattern(u64::from_le_bytes(words[0])),
+        false => Contents::Mixed,
+    }
 }
 
 impl Subject for Blocks {
@@ -306,6 +330,15 @@ impl Subject for Blocks {
         work.tasks.get() == 0
     }
 
+    fn failed(&self, live: &Live) -> u64 {
+        live.0.as_ref().map_or(0, |work| work.lost.get())
+    }
+
+    fn memory(&self, live: &Live) -> u64 {
+        let work = live.0.as_ref();
+        work.map_or(0, |work| work.past.borrow().memory())
+    }
+
     fn cut(&self, live: &Live) -> Left {
         match &live.0 {
             Some(work) => Left::of(&work.sim, &work.port),
@@ -313,6 +346,7 @@ impl Subject for Blocks {
                 memory: Memory::Blank,
                 media: self.media.clone(),
                 arrived: Vec::new(),
+                lost_metadata: false,
             },
         }
     }
@@ -334,24 +368,30 @@ impl Subject for Blocks {
         kernel.sim().spawn_detached(async move {
             let drive = Drive::power_on(&sim, &plan.drive, left.media, Seed(plan.seed)).await;
             let drive = drive.expect("the configuration was built before");
-            drive.follow(plan.policies);
+            drive.follow(plan.policies.clone());
             let device = BlockDevice::after_cut(&sim, plan.host, drive, left.arrived);
             let device = device.expect("the host was built before");
             let port = Attached::of(&sim, &device, &plan.stack, Memory::NONE);
             let port = port.expect("there was place for it before");
             *powered.borrow_mut() = Some(port.clone());
-            let outcome = recover(&port).await;
+            let outcome = recover(&port, can_fail(&plan.drive)).await;
             *shown.borrow_mut() = Some(outcome);
         });
         recovery
     }
 
     fn judge(&self, live: &Live, recovered: Recovery, _: Cut) -> Verdict {
-        let corrupt = |what: String| vec![(Fault::Corrupt, what)];
+        let device = recovered.device.take();
+        let lost = device.is_some_and(|device| device.is_failing());
+        // Units that were lost are told one by one, so a failed recovery is one of the layer.
+        let fault = match lost && can_fail(&self.plan.drive) {
+            true => Fault::Media,
+            false => Fault::Corrupt,
+        };
         let faults = match (recovered.shown.take(), &live.0) {
             (Some(Ok(shown)), Some(work)) => work.past.borrow().judge(&shown),
-            (Some(Err(error)), _) => corrupt(format!("recovery: {error}")),
-            _ => corrupt("recovery did not end".to_owned()),
+            (Some(Err(error)), _) => vec![(fault, format!("recovery: {error}"))],
+            _ => vec![(Fault::Corrupt, "recovery did not end".to_owned())],
         };
         Verdict {
             faults,

@@ -69,36 +69,56 @@ pub fn explore_while(
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<Exploration, StackError> {
     let plan = &cuts.plan;
-    let refused = |reason: &str| StackError::Stack {
-        stack: plan.stack.to_string(),
-        reason: reason.to_owned(),
-    };
-    if plan.drive.capacity > LARGEST {
-        return Err(refused("expected a drive of at most 4 GiB to be cut"));
-    }
-    if cuts.skips_fences && hosts::memory(&plan.stack.host, &plan.stack.switches).is_none() {
-        return Err(refused(
-            "expected a host with persistent memory, to skip its fences",
-        ));
-    }
-    if plan.stack.host == "raw" && plan.drive.zones.is_none() {
+    let Some(host) = host(cuts)? else {
         let subject = blocks::Blocks::new(cuts)?;
         let found = crash::explore_while(&subject, &cuts.points, Seed(plan.seed), progress);
         return subject.failure().map_or(Ok(found), Err);
-    }
-    let behaviour = Behaviour {
-        commit_interval: Some(HURRIED.2),
-        ..plan.behaviour.clone()
     };
-    let none = "expected a stack with a file system or with blocks, by which cuts are judged";
-    let host = hosts::named(&plan.stack.host, &plan.stack.switches, &behaviour);
-    let host = host.ok_or_else(|| refused(none))?;
     if let Some(corpus) = FileWorkload::parse(&plan.workload)?.corpus() {
         return explore_corpus(&host, cuts, corpus, progress);
     }
     let subject = subject::Files::new(host, cuts)?;
     let found = crash::explore_while(&subject, &cuts.points, Seed(plan.seed), progress);
     subject.failure().map_or(Ok(found), Err)
+}
+
+/// Checks whether `cuts` can be explored: builds the drive with its past, and on it the file system
+/// with the workload's first tree. A corpus is not unfolded.
+///
+/// # Errors
+/// The error with which [`explore_while()`] would end before the first cut.
+pub fn check(cuts: &Cuts) -> Result<(), StackError> {
+    match host(cuts)? {
+        None => blocks::Blocks::new(cuts).map(drop),
+        Some(host) => subject::Files::new(host, cuts).map(drop),
+    }
+}
+
+/// The file system of `cuts`; none for block requests.
+fn host(cuts: &Cuts) -> Result<Option<AnyHost>, StackError> {
+    let plan = &cuts.plan;
+    let refused = |reason: &str| StackError::Stack {
+        stack: plan.stack.to_string(),
+        reason: reason.to_owned(),
+    };
+    if plan.drive.capacity > LARGEST {
+        return Err(refused("expected a drive of at most 4 GiB for power cuts"));
+    }
+    if cuts.skips_fences && hosts::memory(&plan.stack.host, &plan.stack.switches).is_none() {
+        return Err(refused(
+            "--skip-fences: expected a host with persistent memory",
+        ));
+    }
+    if plan.stack.host == "raw" && plan.drive.zones.is_none() {
+        return Ok(None);
+    }
+    let behaviour = Behaviour {
+        commit_interval: Some(HURRIED.2),
+        ..plan.behaviour.clone()
+    };
+    let none = "expected a stack with a file system, or a raw stack with a block interface";
+    let host = hosts::named(&plan.stack.host, &plan.stack.switches, &behaviour);
+    host.map(Some).ok_or_else(|| refused(none))
 }
 
 /// Runs every workload of a corpus by itself. Workloads of a group share the drive that the

@@ -15,7 +15,7 @@ use crate::plan::Plan;
 use crash::{Chronicle, Cut, Fault, Recovering, Scribe, Shown, Subject, Verdict, Witness};
 use host::{BlockDevice, Pm, Posted};
 use sim::{Kernel, Seed, Sim};
-use ssd::{Drive, DriveMedia};
+use ssd::{Drive, DriveConfig, DriveMedia};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use units::Ns;
@@ -63,6 +63,8 @@ pub(super) struct Left {
     pub(super) media: DriveMedia,
     pub(super) memory: Memory,
     pub(super) arrived: Vec<Posted>,
+    /// Whether the medium has failed a read of metadata before the cut.
+    pub(super) lost_metadata: bool,
 }
 
 impl Left {
@@ -73,8 +75,20 @@ impl Left {
             arrived: device.arriving(&mut rng),
             memory: port.memory_at_power_cut(&mut rng),
             media: device.drive().at_power_cut(),
+            lost_metadata: port.losses().metadata() > 0,
         }
     }
+}
+
+/// Whether the flash of `drive` is one that loses data or runs out of good blocks. Without that no
+/// finding is the medium's.
+pub(super) const fn can_fail(drive: &DriveConfig) -> bool {
+    let faults = drive.faults;
+    let rates = faults.factory_bad_blocks as u64
+        + faults.program_failures as u64
+        + faults.erase_failures as u64
+        + faults.read_retries as u64;
+    rates > 0 || faults.wear_out
 }
 
 /// A drive at rest, and the persistent memory of its host.
@@ -171,11 +185,31 @@ impl Files {
         }
     }
 
-    /// Structural problems of the file system on a drive at rest.
-    fn check(&self, drive: &Drive) -> Vec<String> {
-        match self.image(drive) {
-            Ok(image) => self.host.check(&image),
-            Err(error) => vec![error],
+    /// Adds the structural problems of the file system on a drive at rest to `verdict`. They count
+    /// for the medium if the check met a block that the medium has lost.
+    fn check(&self, drive: &Drive, when: &str, verdict: &mut Verdict) {
+        let (findings, lost) = match self.image(drive) {
+            Ok(image) => (self.host.check(&image), image.has_met_lost()),
+            Err(error) => (vec![error], drive.flash_counters().uncorrectable > 0),
+        };
+        let fault = self.fault(lost);
+        let findings = findings.into_iter().map(|what| format!("{when}{what}"));
+        verdict.faults.extend(findings.map(|what| (fault, what)));
+    }
+
+    /// The kind of a finding, which the medium explains if it `lost` something.
+    fn fault(&self, lost: bool) -> Fault {
+        match lost && can_fail(&self.plan.drive) {
+            true => Fault::Media,
+            false => Fault::Corrupt,
+        }
+    }
+
+    /// Counts all findings so far for the medium, if that can fail.
+    fn excuse(&self, verdict: &mut Verdict) {
+        if can_fail(&self.plan.drive) {
+            let faults = verdict.faults.iter_mut();
+            faults.for_each(|(fault, _)| *fault = Fault::Media);
         }
     }
 
@@ -185,6 +219,7 @@ impl Files {
         let drive = self.ready(&kernel, &recovered.0);
         let (host, sim, cache) = (self.host.clone(), kernel.sim(), self.cache);
         let device = self.attach(&sim, &drive, recovered.1, false);
+        let used = device.clone();
         let wrong = kernel.block_on(async move {
             let mounted = match ready(&device, None).await {
                 Ok(()) => host.mount(&sim, &device, now()).await,
@@ -192,21 +227,29 @@ impl Files {
             };
             let body = match mounted {
                 Ok(body) => body,
-                Err(error) => return vec![format!("it does not mount again: {error}")],
+                Err(error) => return vec![format!("the second mount fails: {error}")],
             };
             let vfs = Vfs::mount(&sim, body, cache, Clock::default(), Compute::free());
             let mut wrong = use_again(&vfs, KEPT_AT).await;
             let left = vfs.unmount().await.err();
-            wrong.extend(left.map(|errno| format!("in use again, it ends with {errno}")));
+            let fails = |errno| format!("after recovery, the file system fails with {errno}");
+            wrong.extend(left.map(fails));
             let closed = device.close().await.err();
-            wrong.extend(closed.map(|error| format!("in use again, the drive says {error}")));
+            wrong.extend(closed.map(|error| format!("after recovery, the drive reports {error}")));
             wrong
         });
-        let findings = self.check(&drive).into_iter();
-        let findings = findings.map(|finding| format!("after it was used again: {finding}"));
-        let corrupt = wrong.into_iter().chain(findings);
-        let corrupt = corrupt.map(|what| (Fault::Corrupt, what));
-        verdict.faults.extend(corrupt);
+        let losses = used.losses();
+        let fault = self.fault(explains_all(&used) || losses.contents() > 0);
+        let wrong = wrong.into_iter().map(|what| (fault, what));
+        verdict.faults.extend(wrong);
+        if explains_all(&used) {
+            return;
+        }
+        self.check(
+            &drive,
+            "after writes to the recovered file system: ",
+            verdict,
+        );
     }
 
     /// Runs the outside checker on the images before and after recovery.
@@ -223,18 +266,18 @@ impl Files {
         verdict.outside = true;
         let asked = [
             (recovered, false, "after recovery"),
-            (&before, true, "of what the cut left"),
+            (&before, true, "before recovery"),
         ];
         for (drive, recover, when) in asked {
-            let said = match self.image(drive) {
-                Ok(image) => self.host.ask_outside(&image, recover),
-                Err(error) => Ok(Some(error)),
+            let (said, lost) = match self.image(drive) {
+                Ok(image) => (self.host.ask_outside(&image, recover), image.has_met_lost()),
+                Err(error) => (Ok(Some(error)), drive.flash_counters().uncorrectable > 0),
             };
             match said {
                 Ok(None) => {}
                 Ok(Some(said)) => {
-                    let what = format!("an outside checker says {when}: {said}");
-                    verdict.faults.push((Fault::Corrupt, what));
+                    let what = format!("the external checker reports {when}: {said}");
+                    verdict.faults.push((self.fault(lost), what));
                 }
                 Err(error) => self.fail(error),
             }
@@ -248,6 +291,10 @@ pub(super) fn met(port: &Attached) -> Vec<&'static str> {
     let log = device.drive().log_state().unwrap_or_default();
     let layer = port.layer().map(remap::Remap::metrics).unwrap_or_default();
     let all = [
+        (
+            "a drive that has become read-only",
+            device.drive().is_read_only(),
+        ),
         ("stores on their way", device.has_posted()),
         ("lines of open transactions", log.open_lines > 0),
         ("commits in the log", log.commits > 0),
@@ -381,10 +428,22 @@ async fn work(
 }
 
 /// Recovers the drive, mounts the file system, reads all files, and unmounts.
-async fn recover(host: AnyHost, sim: Sim, device: Attached) -> Result<Shown, String> {
-    ready(&device, None).await?;
+/// On a drive that `fails` pages of contents may be missing.
+async fn recover(
+    host: AnyHost,
+    (sim, device): (Sim, Attached),
+    fails: bool,
+) -> Result<Shown, String> {
+    if let Err(error) = ready(&device, None).await {
+        device.losses().found(device.is_failing());
+        return Err(error);
+    }
     let body = host.mount(&sim, &device, now()).await?;
-    let shown = Shown::read(&body).await.map_err(|e| e.to_string())?;
+    let shown = match fails {
+        true => Shown::read_despite(&body, &|| device.losses().contents()).await,
+        false => Shown::read(&body).await,
+    };
+    let shown = shown.map_err(|e| e.to_string())?;
     body.unmount().await.map_err(|e| e.to_string())?;
     Ok(shown)
 }
@@ -433,6 +492,10 @@ impl Subject for Files {
         live.chronicle.borrow().failed()
     }
 
+    fn memory(&self, live: &Live) -> u64 {
+        live.chronicle.borrow().memory()
+    }
+
     fn cut(&self, live: &Live) -> Left {
         Left::of(&live.sim, &live.device)
     }
@@ -452,6 +515,7 @@ impl Subject for Files {
         let (host, seed) = (self.host.clone(), Seed(self.plan.seed));
         let (stack, policies) = (self.plan.stack.clone(), self.plan.policies.clone());
         let (powered, shown) = (Rc::clone(&recovery.device), Rc::clone(&recovery.shown));
+        let fails = can_fail(&self.plan.drive);
         kernel.sim().spawn_detached(async move {
             let drive = Drive::power_on(&sim, &config, left.media, seed).await;
             let drive = drive.expect("the configuration was built before");
@@ -463,7 +527,7 @@ impl Subject for Files {
             let device = Attached::of(&sim, &device, &stack, memory);
             let device = device.expect("there was place for it before");
             *powered.borrow_mut() = Some((device.clone(), before));
-            let outcome = recover(host, sim, device).await;
+            let outcome = recover(host, (sim, device), fails).await;
             *shown.borrow_mut() = Some(outcome);
         });
         recovery
@@ -486,12 +550,9 @@ impl Subject for Files {
             return verdict;
         };
         let drive = device.device().drive();
-        let findings = self.check(drive).into_iter().map(corrupt);
-        verdict.faults.extend(findings);
-        let drives = [live.device.device().drive(), drive];
-        if drives.map(|drive| drive.flash_counters().uncorrectable) != [0, 0] {
-            let faults = verdict.faults.iter_mut();
-            faults.for_each(|(fault, _)| *fault = Fault::Media);
+        self.check(drive, "", &mut verdict);
+        if recovered.left.lost_metadata {
+            self.excuse(&mut verdict);
         }
         if self.outside > 0 && cut.event.is_multiple_of(self.outside) {
             if self.host.has_outside() {
@@ -501,8 +562,16 @@ impl Subject for Files {
             let memory = device.memory_at_power_cut(&mut rng);
             self.use_again(Rest(drive.at_power_cut(), memory), &mut verdict);
         }
+        if explains_all(&device) {
+            self.excuse(&mut verdict);
+        }
         verdict
     }
+}
+
+/// Whether the medium has failed a read of metadata, or a write, of a recovery.
+fn explains_all(device: &Attached) -> bool {
+    device.losses().metadata() > 0 || device.losses().writes() > 0
 }
 
 impl Recovering for Recovery {
@@ -523,7 +592,11 @@ impl Recovering for Recovery {
         match &*self.device.borrow() {
             // Before its firmware is up, the drive writes nothing.
             None => self.left.clone(),
-            Some((device, _)) => Left::of(&self.sim, device),
+            Some((device, _)) => {
+                let mut left = Left::of(&self.sim, device);
+                left.lost_metadata |= self.left.lost_metadata;
+                left
+            }
         }
     }
 }

@@ -17,7 +17,7 @@ use std::ops::Range;
 use units::Refusals;
 use vfs::{
     Access, Body, Change, DirEntry, DirtyPage, ExtentCounts, FallocateMode, Ino, Inode, LogStats,
-    NewInode, Rename, Result, SeekWhat, StatFs, Timestamp, TreeStats, XattrFlags,
+    NewInode, Rename, Result, SeekWhat, StatFs, TimeRange, Timestamp, TreeStats, XattrFlags,
 };
 
 /// The private part of a file, wrapped for any file system.
@@ -227,7 +227,7 @@ impl Body for AnyBody {
         is_dax() -> bool;
         max_size() -> u64;
         max_links() -> u32;
-        time_grain() -> u32;
+        times() -> TimeRange;
         is_read_only() -> bool;
         is_frozen(inode: File) -> bool;
         root() -> Ino;

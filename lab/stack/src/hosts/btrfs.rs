@@ -13,7 +13,7 @@ use vfs::Timestamp;
 /// The switches of Btrfs.
 pub(super) const SWITCHES: &[Switch] = &[
     directed::SWITCH,
-    ("discard", "what becomes free is deallocated on the drive"),
+    ("discard", "freed space is deallocated on the drive"),
     ("dup", "two copies of each node of its trees"),
     ("nosums", "contents have no checksums"),
     memory::BUFFER,

@@ -19,11 +19,12 @@ pub(super) const SWITCHES: &[Switch] = &[
     ("discard", "freed blocks are deallocated on the drive"),
     (
         "journal",
-        "contents are as atomic as metadata, large ones by way of a journal of blocks",
+        "writes of contents are as atomic as those of metadata; large ones go through a block \
+         journal",
     ),
     (
         "divided",
-        "an eighth of the drive's memory is its log and the rest a page cache, as SkyByte has it",
+        "an eighth of the drive's DRAM is the log and the rest a page cache, as in SkyByte",
     ),
 ];
 

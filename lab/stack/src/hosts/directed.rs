@@ -21,7 +21,8 @@ use vfs::Timestamp;
 /// The switch that puts rules in charge of hints.
 pub(super) const SWITCH: Switch = (
     "hints",
-    "rules say how long files live, not their program: those of --rules, else RocksDB's",
+    "file lifetimes come from placement rules instead of the program: those of --rules, otherwise \
+     RocksDB's",
 );
 
 /// A file system `H` whose files get hints by rules.

@@ -17,9 +17,9 @@ pub(super) const SWITCHES: &[Switch] = &[
     ("discard", "freed blocks are deallocated on the drive"),
     (
         "writeback",
-        "contents are not forced before what leads to them",
+        "contents are not flushed before the metadata that refer to them (data=writeback)",
     ),
-    ("journal", "contents go through the journal too"),
+    ("journal", "contents are journaled as well (data=journal)"),
 ];
 
 /// ext4 with its options.

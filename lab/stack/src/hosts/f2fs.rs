@@ -19,11 +19,13 @@ pub(super) const SWITCHES: &[Switch] = &[
     ),
     (
         "lfs",
-        "logs go on in free sections only, and never fill gaps",
+        "logs continue in free sections only and do not fill invalid blocks of used ones \
+         (mode=lfs)",
     ),
     (
         "op10",
-        "10 % are kept from files besides what cleaning needs then, not what leaves the most",
+        "over-provisioning is 10 % plus the sections that cleaning needs, instead of the share \
+         that leaves most space",
     ),
 ];
 

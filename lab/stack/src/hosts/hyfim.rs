@@ -22,7 +22,7 @@ pub(super) const SWITCHES: &[Switch] = &[
     memory::SLOW,
     (
         "lean",
-        "journals of 64 KiB and 128 spare sectors, so that a cut can meet either full",
+        "journals of 64 KiB and 128 spare sectors, so that power cuts can hit either of them full",
     ),
 ];
 

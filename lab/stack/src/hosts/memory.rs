@@ -14,19 +14,22 @@ use units::{Bytes, KIB, Ns};
 //= hyfim 4
 pub(super) const BUFFER: Switch = (
     "pmbuffer",
-    "the write buffer of its mapping is in persistent memory: what is forced is not padded",
+    "the write buffer of the mapping is in persistent memory, so that synced writes need no \
+     padding",
 );
 
 /// Gives the memory the access times of a real part.
 pub(super) const OPTANE: Switch = (
     "optane",
-    "its memory takes 300 ns to load and 100 ns to flush, not none as in its paper",
+    "persistent memory takes 300 ns to load and 100 ns to flush a line, instead of 0 as in the \
+     paper",
 );
 
 /// Makes the memory slower than any real part.
 pub(super) const SLOW: Switch = (
     "slow",
-    "its memory takes 20 us to flush a line, so that a cut can meet cleaning meanwhile",
+    "persistent memory takes 20 us to flush a line, so that power cuts can hit a cleaning in \
+     progress",
 );
 
 /// Flush time of the slow memory: publications take as long as cleaning does.

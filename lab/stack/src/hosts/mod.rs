@@ -13,6 +13,8 @@ mod hyfim;
 mod memory;
 mod nova;
 mod persimmon;
+#[cfg(test)]
+mod promised;
 mod shimmer;
 #[cfg(test)]
 mod tests;
@@ -262,11 +264,12 @@ pub(crate) fn refused_memory(host: &str, drive: &str, switches: &[&str]) -> Opti
     let asked = asked.next()?.0;
     if drive != "ocssd" {
         return Some(format!(
-            "+{asked} makes no sense on a {drive} drive: it is of a mapping that the host holds"
+            "+{asked} is not available on the drive {drive}: it configures the mapping that the \
+             host of an open-channel drive keeps"
         ));
     }
     let has_memory = host == "hyfim" || has(memory::BUFFER);
-    (!has_memory).then(|| format!("+{asked} makes no sense without +{}", memory::BUFFER.0))
+    (!has_memory).then(|| format!("+{asked} needs the switch +{}", memory::BUFFER.0))
 }
 
 /// The switches of the host called `host`; empty if it is unknown.

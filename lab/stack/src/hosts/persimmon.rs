@@ -16,11 +16,11 @@ pub(super) const SWITCHES: &[Switch] = &[
     directed::SWITCH,
     (
         "paired",
-        "a page of the map behind each block of metadata, not behind each batch",
+        "a page of the metadata map after each block of metadata, instead of after each batch",
     ),
     (
         "lean",
-        "at most 64 KiB of the map of metadata in memory; the rest is read when it is needed",
+        "at most 64 KiB of the metadata map in memory; the rest is read on demand",
     ),
 ];
 
@@ -51,7 +51,7 @@ impl Persimmon {
 }
 
 fn no_zones() -> String {
-    "Persimmon needs a drive of zones, such as one of the preset zns".to_owned()
+    "Persimmon needs a zoned drive, such as the preset zns".to_owned()
 }
 
 impl Host for Persimmon {

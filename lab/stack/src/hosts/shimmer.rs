@@ -23,7 +23,7 @@ use vfs::Timestamp;
 pub(super) const SWITCHES: &[Switch] = &[
     (
         "rocksdb",
-        "files go where the rules for RocksDB say; the default",
+        "files are placed by the rules for RocksDB; the default",
     ),
     (
         "rocksdb-tuned",
@@ -37,7 +37,7 @@ pub(super) const SWITCHES: &[Switch] = &[
     ("wiredtiger", "by the rules for WiredTiger"),
     (
         "half",
-        "half of the zones are conventional, for programs that write over most of what they have",
+        "half of the zones are conventional, for programs that overwrite most of their data",
     ),
 ];
 
@@ -105,7 +105,9 @@ impl Shimmer {
 }
 
 fn no_conventional() -> String {
-    "placed files need conventional zones beside the others, for what is not placed".to_owned()
+    "placed files need a drive with some conventional zones, for the files that are not \
+     placed"
+        .to_owned()
 }
 
 impl Host for Shimmer {

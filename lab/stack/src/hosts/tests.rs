@@ -16,7 +16,7 @@ const SECTORS: u32 = (UNIT as u64 / SECTOR) as u32;
 /// Pattern of used sectors.
 const USED: u64 = 0x5ca1_ab1e;
 
-fn plan(stack: &StackName) -> Plan {
+pub(super) fn plan(stack: &StackName) -> Plan {
     let drive = crate::drive::resolve(&stack.drive, Some(Bytes(256 * MIB)));
     let mut plan = Plan {
         label: String::new(),

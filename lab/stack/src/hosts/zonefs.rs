@@ -15,7 +15,7 @@ use zonefs::{Options, Superblock, ZoneFs};
 pub struct Zonefs;
 
 fn no_zones() -> String {
-    "zonefs needs a drive of zones, such as one of the preset zns".to_owned()
+    "zonefs needs a zoned drive, such as the preset zns".to_owned()
 }
 
 impl Host for Zonefs {

@@ -412,7 +412,7 @@ fn host_that_cannot_run_is_listed_with_the_reason_of_the_stack_table() {
     let reason = claims[0].reason.clone().unwrap();
     assert!(
         reason.contains("measured without some")
-            && reason.contains("hyfim makes no sense on a byte drive")
+            && reason.contains("hyfim does not run on the drive byte")
     );
     assert_eq!(claims[0].measured, Some(2.0));
     let alone = "what = \"w\"\nquantity = \"speed\"\nstack = \"hyfim\"\n\
@@ -422,7 +422,7 @@ fn host_that_cannot_run_is_listed_with_the_reason_of_the_stack_table() {
         (claim.measured, claim.holds, claim.paper),
         (None, None, Some(2.0))
     );
-    assert!(claim.reason.unwrap().contains("hyfim makes no sense"));
+    assert!(claim.reason.unwrap().contains("hyfim does not run"));
 }
 
 #[test]

@@ -178,13 +178,41 @@ const SMALL: &[Feature] = &[always("--size", &["32MiB"])];
 const MEMORY: &[Feature] = &[often("--page-cache", &["256KiB", "2MiB"])];
 const SNAPSHOT: &[Feature] = &[seldom("--snapshot", &[""])];
 const PROTECTION: &[Feature] = &[seldom("--set", &["controller.power_loss_protection=true"])];
+/// Rates of failures: few, and so many that the drive turns read-only. A read fails at once if
+/// there are no further passes.
 const FAILURES: &[Feature] = &[
-    seldom("--set", &["faults.factory_bad_blocks=2000"]),
-    seldom("--set", &["faults.program_failures=1000"]),
-    seldom("--set", &["faults.erase_failures=10000"]),
+    seldom(
+        "--set",
+        &[
+            "faults.factory_bad_blocks=2000",
+            "faults.factory_bad_blocks=20000",
+        ],
+    ),
+    seldom(
+        "--set",
+        &[
+            "faults.program_failures=1000",
+            "faults.program_failures=30000",
+        ],
+    ),
+    seldom(
+        "--set",
+        &[
+            "faults.erase_failures=10000",
+            "faults.erase_failures=300000",
+        ],
+    ),
+    seldom(
+        "--set",
+        &["faults.read_retries=300", "faults.read_retries=5000"],
+    ),
+    seldom("--set", &["faults.read_passes=1"]),
+    seldom("--set", &["wear.spare_blocks=2", "wear.spare_blocks=20"]),
 ];
+const PASTS: &[Feature] = &[often("--precondition", &["full", "aged"])];
+/// Zones have no garbage of their own, so none are aged.
+const ZONE_PASTS: &[Feature] = &[often("--precondition", &["full"])];
 const MAPPED: &[Feature] = &[
-    often("--precondition", &["full", "aged"]),
     seldom(
         "--set",
         &["collection.victim=cost-benefit", "collection.victim=fifo"],
@@ -210,10 +238,12 @@ pub(super) fn options(host: &str, kind: &str) -> Vec<&'static [Feature]> {
         all.push(SNAPSHOT);
     }
     match kind {
-        "byte" if ["bytefs", "bytefs-log"].contains(&host) => all.push(LOGS),
-        "byte" => all.push(CACHES),
-        "zns" | "ocssd" => all.push(PROTECTION),
-        _ => all.extend([PROTECTION, MAPPED]),
+        "byte" if ["bytefs", "bytefs-log"].contains(&host) => all.extend([PASTS, LOGS]),
+        "byte" => all.extend([PASTS, CACHES]),
+        "zns" => all.extend([ZONE_PASTS, PROTECTION]),
+        // The host holds the mapping: a drive that it has not written has no past.
+        "ocssd" => all.push(PROTECTION),
+        _ => all.extend([PROTECTION, PASTS, MAPPED]),
     }
     all
 }

@@ -61,6 +61,15 @@ impl Case {
         }
     }
 
+    /// Draws the case of this seed again, after so many draws that cannot run.
+    #[must_use]
+    pub fn draw_again(seed: Seed, draws: u64) -> Self {
+        match draws {
+            0 => Self::draw(seed),
+            _ => Self::draw(seed.child(draws)),
+        }
+    }
+
     /// Name of the case's stack.
     #[must_use]
     pub fn stack(&self) -> String {

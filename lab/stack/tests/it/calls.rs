@@ -564,5 +564,5 @@ fn a_trace_in_a_file_is_a_workload() {
     let meter = drive.meter();
     assert_eq!((meter.completed, &meter.mismatches), (7, &BTreeMap::new()));
     let refused = workload::Workload::parse(&text).unwrap_err().to_string();
-    assert!(refused.contains("asks for files"), "{refused}");
+    assert!(refused.contains("is a file workload"), "{refused}");
 }

@@ -86,18 +86,18 @@ fn stacks_and_workloads_have_to_fit() {
     let says = |plan: &Plan| refused(plan).to_string();
     let blocks = says(&on_ext4("zipfwrite:ops=10"));
     assert!(
-        blocks.starts_with("zipfwrite asks for blocks: expected"),
+        blocks.starts_with("zipfwrite is a block workload: expected"),
         "{blocks}"
     );
     let raw = plan("raw@block", 64, Precondition::Fresh, "varmail:ops=10");
     assert!(
-        says(&raw).starts_with("varmail asks for files: expected"),
+        says(&raw).starts_with("varmail is a file workload: expected"),
         "{}",
         says(&raw)
     );
     let full = says(&on_ext4("oltp:files=1000,size=1g,ops=10"));
     assert!(
-        full.contains("which the workload needs at first") && full.contains("ENOSPC"),
+        full.contains("an initial file of the workload") && full.contains("ENOSPC"),
         "{full}"
     );
 }

@@ -194,7 +194,7 @@ fn bad_plan_files_name_file_line_and_expectation() {
         (format!("{good}seeds = [\"one\"]"), "plan.toml:3: seeds: "),
         (
             format!("{good}seeds = []"),
-            "plan.toml:3: seeds: expected a list with something",
+            "plan.toml:3: seeds: expected a list that is not empty",
         ),
         (
             format!("{good}drives = [\"tape\"]"),

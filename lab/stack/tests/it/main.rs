@@ -4,6 +4,7 @@ mod calls;
 mod conserve;
 mod cuts;
 mod ext4;
+mod failing;
 mod files;
 mod fuzz;
 mod limits;

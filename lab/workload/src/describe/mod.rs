@@ -105,8 +105,8 @@ pub enum WorkloadError {
     Param(#[from] ParamError),
     /// The workload makes file calls, and the stack takes block requests only.
     #[error(
-        "{name} asks for files: expected a file system before the drive such as ext4@block, or a \
-         workload of blocks such as randwrite"
+        "{name} is a file workload: expected a file system before the drive, such as ext4@block, \
+         or a block workload, such as randwrite"
     )]
     NeedsFiles {
         /// Name of the workload.
@@ -115,8 +115,8 @@ pub enum WorkloadError {
     /// The workload makes block requests, and the stack has a file system, which takes file calls
     /// only.
     #[error(
-        "{name} asks for blocks: expected the drive alone such as raw@block, or a workload of \
-         files such as varmail"
+        "{name} is a block workload: expected the host raw before the drive, such as raw@block, or \
+         a file workload, such as varmail"
     )]
     NeedsBlocks {
         /// Name of the workload.

@@ -47,7 +47,12 @@ const THINK: Param = param(
     "pause after each completion, without a rate",
 );
 
-const OPS: Param = param("ops", "1000000", Unit::Count, "reads and writes in all");
+const OPS: Param = param(
+    "ops",
+    "1000000",
+    Unit::Count,
+    "total number of reads and writes",
+);
 const RATE: Param = param(
     "rate",
     "0",
@@ -58,7 +63,7 @@ const ARRIVALS: Param = param(
     "arrivals",
     "fixed",
     Unit::Choice(&["fixed", "poisson"]),
-    "how they arrive, with a rate",
+    "distribution of arrival times, with a rate",
 );
 
 /// Parameters of every generator of independent requests.
@@ -98,24 +103,32 @@ const LARGE: Param = param(
 pub static PRESETS: [Preset; 10] = [
     preset(
         "seqwrite",
-        "writes from the beginning to the end, again and again",
+        "sequential writes from the first address to the last, repeatedly",
         &[READ_NONE, LARGE],
     ),
     preset(
         "seqread",
-        "reads from the beginning to the end, again and again",
+        "sequential reads from the first address to the last, repeatedly",
         &[READ_ALL, LARGE],
     ),
-    preset("randwrite", "writes to any place", &[READ_NONE]),
-    preset("randread", "reads of any place", &[READ_ALL]),
+    preset(
+        "randwrite",
+        "writes at uniformly random addresses",
+        &[READ_NONE],
+    ),
+    preset(
+        "randread",
+        "reads at uniformly random addresses",
+        &[READ_ALL],
+    ),
     preset(
         "randrw",
-        "reads and writes of any place",
+        "reads and writes at uniformly random addresses",
         &[param("read", "70", Unit::Percent, "share of reads")],
     ),
     preset(
         "zipfwrite",
-        "writes of which few places get most, by Zipf's law",
+        "writes at addresses that follow Zipf's law",
         &[
             READ_NONE,
             param(
@@ -128,7 +141,7 @@ pub static PRESETS: [Preset; 10] = [
     ),
     preset(
         "zipfread",
-        "reads of which few places get most, by Zipf's law",
+        "reads at addresses that follow Zipf's law",
         &[
             READ_ALL,
             param(
@@ -141,27 +154,27 @@ pub static PRESETS: [Preset; 10] = [
     ),
     preset(
         "hotcold",
-        "writes of which a small part of the drive gets most; own placement tells hot from cold",
+        "writes to hot and cold addresses; placement=own gives hot and cold data a handle each",
         &[
             READ_NONE,
             param(
                 "hot",
                 "20",
                 Unit::Share,
-                "hundredths of the span that are hot",
+                "percentage of the span that is hot",
             ),
             param(
                 "access",
                 "80",
                 Unit::Percent,
-                "hundredths of the requests that they get",
+                "percentage of the requests to hot addresses",
             ),
             param("placement", "own", PLACEMENTS, PLACEMENT.help),
         ],
     ),
     preset(
         "bursts",
-        "writes to any place in bursts, with rests between them",
+        "bursts of writes at uniformly random addresses, with idle times between them",
         &[
             READ_NONE,
             param(
@@ -170,8 +183,8 @@ pub static PRESETS: [Preset; 10] = [
                 Unit::PositiveRate,
                 "requests per second within a burst",
             ),
-            param("on", "100ms", Unit::PositiveTime, "how long a burst lasts"),
-            param("off", "900ms", Unit::Time, "how long a rest lasts"),
+            param("on", "100ms", Unit::PositiveTime, "duration of a burst"),
+            param("off", "900ms", Unit::Time, "idle time between bursts"),
         ],
     ),
     Preset {
@@ -215,19 +228,20 @@ pub static TRACE: Preset = Preset {
             "format",
             "auto",
             Unit::Format,
-            "its format, if the contents do not tell",
+            "format of the trace, if its contents are ambiguous",
         ),
         param(
             "devices",
             "auto",
             Unit::Devices,
-            "together as they stand, packed behind each other, one (3 or 8,0), or apart:64GiB; auto packs volumes of clouds",
+            "devices of the trace: together (shared addresses), packed (one after the other), one \
+             (3 or 8,0), or apart:64GiB; auto packs cloud volumes",
         ),
         param(
             "action",
             "auto",
             Unit::Action,
-            "which blktrace events are requests",
+            "blktrace events that count as requests",
         ),
         param(
             "depth",
@@ -239,7 +253,7 @@ pub static TRACE: Preset = Preset {
             "fit",
             "wrap",
             Unit::Choice(&["wrap", "as-is"]),
-            "what lies past the end of the drive: folded back, or kept to fail",
+            "requests past the end of the drive: folded back, or kept to fail",
         ),
         param("placement", "origin", PLACEMENTS, PLACEMENT.help),
     ],

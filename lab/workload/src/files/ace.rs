@@ -101,7 +101,7 @@ pub(super) struct Ace {
     pub(super) from: u64,
     /// The only sequence that is made, from 1; 0 for all, each in a directory of its own.
     pub(super) nth: u64,
-    /// That sequence, if it has been enumerated.
+    /// The sequence `nth`, once the enumeration has reached it.
     pub(super) one: Option<Sequence>,
 }
 

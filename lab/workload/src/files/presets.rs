@@ -13,7 +13,7 @@ const OPS: Param = param(
     "ops",
     "100000",
     Unit::Limit,
-    "calls in all; 0 for as many as there are",
+    "total number of calls; 0 for no limit",
 );
 const TIME: Param = param(
     "time",
@@ -31,7 +31,7 @@ const FILES: Param = param(
     "files",
     "10000",
     Unit::Files,
-    "files, of which 80 % are there at first",
+    "files, 80 % of which exist at the start",
 );
 const SIZE_16K: Param = param(
     "size",
@@ -43,7 +43,7 @@ const APPEND: Param = param(
     "append",
     "16k",
     Unit::Length,
-    "size below which an append stays, each as likely",
+    "largest append; sizes are uniformly distributed",
 );
 const DIRWIDTH: Param = param(
     "dirwidth",
@@ -64,7 +64,7 @@ const MICRO: [Param; 5] = [
         "ops",
         "0",
         Unit::Limit,
-        "calls in all; 0 for until all is done",
+        "total number of calls; 0 for no limit",
     ),
     TIME,
 ];
@@ -78,7 +78,7 @@ const SIZES: Param = param(
     "bs",
     "4k",
     Unit::Lengths,
-    "bytes of a call, or several sizes that take turns: 64:512:4k",
+    "bytes of a call, or several sizes in rotation: 64:512:4k",
 );
 const PART: Param = param(
     "size",
@@ -92,10 +92,22 @@ const EACH: Param = param(
     Unit::Threads,
     "threads, each with a file of its own",
 );
-const DIRECT: Param = param("direct", "no", YES_NO, "past the page cache");
+const DIRECT: Param = param(
+    "direct",
+    "no",
+    YES_NO,
+    "whether calls bypass the page cache \
+    (O_DIRECT)",
+);
 
 /// Parameter `direct` of random reads and writes, whose default is yes, as on a drive.
-const PAST_CACHE: Param = param("direct", "yes", YES_NO, "past the page cache");
+const PAST_CACHE: Param = param(
+    "direct",
+    "yes",
+    YES_NO,
+    "whether calls bypass the page cache \
+    (O_DIRECT)",
+);
 const SYNC: Param = param(
     "fsync",
     "0",
@@ -125,15 +137,15 @@ const ANYTHING: [Param; 6] = [
         "size",
         "64k",
         Unit::Length,
-        "bytes of a file behind which no call begins",
+        "largest offset in a file at which a call begins",
     ),
     param(
         "room",
         "0",
         Unit::Trim,
-        "most bytes left free at first; 0 for all there are",
+        "most bytes left free at the start; 0 for all free space",
     ),
-    param("ops", "2000", Unit::Count, "calls in all"),
+    param("ops", "2000", Unit::Count, "total number of calls"),
     TIME,
 ];
 
@@ -142,12 +154,17 @@ const STREAMS: [Param; 5] = [
     param("files", "4", Unit::Threads, "files, and threads"),
     param("size", "64m", Unit::Length, "bytes of a file"),
     param("bs", "128k", Unit::Length, "bytes of a write"),
-    param("direct", "yes", YES_NO, "past the page cache"),
+    param(
+        "direct",
+        "yes",
+        YES_NO,
+        "whether calls bypass the page cache (O_DIRECT)",
+    ),
     param(
         "hint",
         "extreme",
         Unit::Choice(&["none", "short", "medium", "long", "extreme"]),
-        "how long what is written will live, as the file system is told",
+        "lifetime hint of the written data",
     ),
 ];
 
@@ -160,19 +177,19 @@ const IOZONE: [Param; 6] = [
         "order",
         "sequential",
         Unit::Choice(&["sequential", "random"]),
-        "where the next one goes; each part of the file is written once a pass",
+        "order of writes; each part of the file is written once in a pass",
     ),
     param(
         "sync",
         "each",
         Unit::Choice(&["each", "end", "no"]),
-        "what is made durable: each write, all at the end, or nothing",
+        "when to sync: after each write, at the end, or never",
     ),
     param(
         "total",
         "0",
         Unit::Trim,
-        "bytes that are written over; 0 for as many as the file has",
+        "bytes to overwrite; 0 for the size of the file",
     ),
 ];
 
@@ -184,7 +201,7 @@ const TPCC: [Param; 12] = [
         "scale",
         "10",
         Unit::Number,
-        "hundredths of the customers, orders and items that the specification has, 1 to 100",
+        "percentage of the specification's numbers of customers, orders and items, 1 to 100",
     ),
     param("threads", "8", Unit::Threads, "connections"),
     param("cache", "8m", Unit::Length, "bytes of the buffer pool"),
@@ -216,7 +233,7 @@ const TPCC: [Param; 12] = [
         "binlog",
         "no",
         YES_NO,
-        "whether there is a binary log, of which each commit is made durable",
+        "whether there is a binary log, synced at each commit",
     ),
     param(
         "io",
@@ -224,7 +241,7 @@ const TPCC: [Param; 12] = [
         Unit::Count,
         "innodb_io_capacity: pages that are written back in a second",
     ),
-    param("ops", "20000", Unit::Count, "transactions in all"),
+    param("ops", "20000", Unit::Count, "total number of transactions"),
     TIME,
 ];
 
@@ -234,13 +251,13 @@ const DB_BENCH: [Param; 13] = [
         "benchmarks",
         "fillseq:overwrite:readrandom",
         Unit::Benchmarks,
-        "what is done, with operations if not one for each record: overwrite/1000",
+        "phases, each with its number of operations unless one for each record: overwrite/1000",
     ),
     param(
         "records",
         "100000",
         Unit::Records,
-        "records that are filled in, or are there at first",
+        "records that are filled in, or exist at the start",
     ),
     YCSB[2],
     param("threads", "16", Unit::Threads, "clients"),
@@ -261,12 +278,17 @@ const YCSB: [Param; 17] = [
         "engine",
         "lsm",
         Unit::Choice(&["lsm", "btree"]),
-        "where the records are: tables in levels, or pages in place",
+        "storage engine: LSM tree (tables in levels) or B-tree (pages in place)",
     ),
-    param("records", "100000", Unit::Files, "records at first"),
+    param("records", "100000", Unit::Files, "records at the start"),
     param("value", "1000", Unit::Length, "bytes of a record's value"),
     param("threads", "8", Unit::Threads, "clients"),
-    param("ops", "400000", Unit::Count, "operations on records in all"),
+    param(
+        "ops",
+        "400000",
+        Unit::Count,
+        "total number of operations on records",
+    ),
     TIME,
     param(
         "theta",
@@ -309,19 +331,19 @@ const YCSB: [Param; 17] = [
         "multiplier",
         "10",
         Unit::Count,
-        "LSM: how many times as many bytes each further level has",
+        "LSM: size ratio of consecutive levels",
     ),
     param(
         "lifetimes",
         "native",
         Unit::Choice(&["native", "tuned", "none"]),
-        "LSM: what files are said to live: RocksDB's map of levels, that of its users, or nothing",
+        "LSM: lifetime hints of files: RocksDB's map of levels, a tuned map, or none",
     ),
     param(
         "compaction",
         "leveled",
         Unit::Choice(&["leveled", "fifo"]),
-        "LSM: tables are merged into levels, or the oldest ones are dropped",
+        "LSM: compaction: tables are merged into levels, or the oldest tables are dropped",
     ),
     param(
         "keep",
@@ -377,13 +399,13 @@ pub static FILE_PRESETS: [Preset; 27] = [
     ycsb("ycsb-c", "YCSB C: reads, by Zipf's law"),
     ycsb(
         "ycsb-d",
-        "YCSB D: 95 % reads, mostly of what is new, 5 % inserts",
+        "YCSB D: 95 % reads, mostly of the newest records, 5 % inserts",
     ),
     ycsb(
         "ycsb-e",
         "YCSB E: 95 % scans of up to 100 records, 5 % inserts",
     ),
-    ycsb("ycsb-f", "YCSB F: half reads, half reads that write back"),
+    ycsb("ycsb-f", "YCSB F: half reads, half read-modify-writes"),
     of_files(
         "db-bench",
         "db_bench of RocksDB: records filled in, written over and read, one after the other",
@@ -404,14 +426,14 @@ pub static FILE_PRESETS: [Preset; 27] = [
     ),
     of_files(
         "create",
-        "files made and written, each by one thread, until all are there",
+        "files created and written, each by one thread, until all exist",
         &[
             SIZE_4K,
             param(
                 "fsync",
                 "no",
                 YES_NO,
-                "whether each is made durable before it is closed",
+                "whether each file is synced before it is closed",
             ),
         ],
         &MICRO,
@@ -422,7 +444,7 @@ pub static FILE_PRESETS: [Preset; 27] = [
         &[SIZE_4K],
         &MICRO,
     ),
-    of_files("mkdir", "directories made until all are there", &[], &MICRO),
+    of_files("mkdir", "directories created until all exist", &[], &MICRO),
     of_files(
         "rmdir",
         "empty directories removed until none is left",
@@ -431,36 +453,36 @@ pub static FILE_PRESETS: [Preset; 27] = [
     ),
     of_files(
         "overwrite",
-        "writes over files that are there, at random or in order",
+        "overwrites of existing files, at random or in order",
         &[param(
             "order",
             "random",
             Unit::Choice(&["random", "sequential"]),
-            "where the next write goes",
+            "order of writes: random or sequential",
         )],
         &WRITES,
     ),
     of_files(
         "randwrite",
-        "on files: writes to any place of files that are there",
+        "on files: writes at uniformly random offsets of existing files",
         &[],
         &ANY_WRITES,
     ),
     of_files(
         "randread",
-        "on files: reads of any place of files that are there",
+        "on files: reads at uniformly random offsets of existing files",
         &[],
         &ANY_READS,
     ),
     of_files(
         "randrw",
-        "on files: reads and writes of any place of files that are there, in turns",
+        "on files: alternating reads and writes at uniformly random offsets of existing files",
         &[param("read", "70", Unit::Percent, "share of reads")],
         &ANY_WRITES,
     ),
     of_files(
         "append",
-        "writes at the end of files that are empty at first",
+        "appends to files that are empty at the start",
         &[],
         &WRITES,
     ),
@@ -478,13 +500,13 @@ pub static FILE_PRESETS: [Preset; 27] = [
     ),
     of_files(
         "anything",
-        "calls of every kind at random on few files, as a tester makes them",
+        "random calls of every kind on few files, for tests",
         &[],
         &ANYTHING,
     ),
     of_files(
         "ace",
-        "every sequence of a few calls on a few names, and a force, as CrashMonkey's ACE has it",
+        "every sequence of a few calls on a few names followed by a sync, as in CrashMonkey's ACE",
         &[],
         &ACE,
     ),
@@ -495,16 +517,16 @@ const ACE: [Param; 4] = [
         "seq",
         "2",
         Unit::Choice(&["1", "2", "3"]),
-        "calls of a sequence before the force",
+        "calls of a sequence before the sync",
     ),
-    param("every", "1", Unit::Count, "takes one sequence in so many"),
-    param("from", "1", Unit::Count, "the first sequence that is taken"),
+    param("every", "1", Unit::Count, "runs every N-th sequence only"),
+    param("from", "1", Unit::Count, "first sequence to run"),
     param(
         "nth",
         "0",
         Unit::Limit,
-        "the only sequence that is made, from 1; 0 for all, each in a directory of its own, \
-         but one by one where the power is cut",
+        "number of the only sequence to run, from 1; 0 for all, each in its own directory, or one \
+         run for each in crash tests",
     ),
 ];
 
@@ -537,7 +559,7 @@ pub static SCRIPT: Preset = of_files(
             "time",
             "0",
             Unit::Time,
-            "virtual time instead of the script's; 0 for that",
+            "virtual run time; 0 for that of the script",
         ),
     ],
 );
@@ -548,24 +570,30 @@ pub static CALLS: Preset = of_files(
     "a path to a trace of file calls, as flashloom record makes them",
     &[],
     &[
-        param("think", "yes", YES_NO, "whether threads pause as they did"),
+        param(
+            "think",
+            "yes",
+            YES_NO,
+            "whether threads keep the recorded pauses",
+        ),
         param(
             "order",
             "data",
             Unit::Choice(&["data", "names"]),
-            "what threads keep in order: reads and writes of a file too, or names and descriptors",
+            "order across threads: of all calls on a file, or only of calls on names and \
+             descriptors",
         ),
         param(
             "hints",
             "yes",
             YES_NO,
-            "whether files are told how long what is written to them will live, as the program said",
+            "whether files get the lifetime hints that the program set",
         ),
         param(
             "ops",
             "0",
             Unit::Limit,
-            "how many calls are made, of the first ones; 0 for all",
+            "number of calls to replay, from the first one; 0 for all",
         ),
     ],
 );

@@ -137,7 +137,7 @@ fn a_replay_that_is_cut_is_repeated() {
         assert_eq!(versions, 3..=3, "cut {cuts}");
     }
     assert!(cuts > 10);
-    // Who mounts it without a journal for contents replays it all the same.
+    // A mount without a data journal replays the log all the same.
     assert_eq!(shown(left, Options::default(), true), 3..=3);
 }
 

@@ -29,7 +29,7 @@ fn numbers_begin_anew_and_leave_out_those_that_the_drive_knows() {
         let disk = holding(&sim, with_next(small(), u32::MAX - 20));
         let kept = disk.clone();
         kernel.block_on(async move {
-            // Somebody has committed these since power-on.
+            // Transactions that another user of the drive committed since power-on.
             for tx in 1..=5 {
                 let at = (BLOCKS - 1) * 4_096;
                 disk.store(at, &[0; 64], tx, Who::default()).await.unwrap();

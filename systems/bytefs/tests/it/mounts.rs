@@ -72,16 +72,18 @@ fn times_are_shown_as_they_are_kept() {
             let fd = open(&process, "/written").await;
             put(&process, fd, 0, b"here").await;
             open(&process, "/touched").await;
-            let time = vfs::SetTime::At(vfs::Timestamp {
-                secs: 7,
-                nanos: 999_999_999,
-            });
-            let touched = process.utimens(b"/touched", Some(time), Some(time), true);
-            touched.await.unwrap();
+            let at = |secs, nanos| vfs::Timestamp { secs, nanos };
+            let [set, far] = [at(7, 999_999_999), at(1 << 40, 5)].map(vfs::SetTime::At);
+            for (file, time) in [(b"/touched", set), (b"/written", far)] {
+                let touched = process.utimens(file, Some(time), Some(time), true);
+                touched.await.unwrap();
+            }
             let shown = times(&process).await;
             let nanos = u32::from(inode_size > 128) * 999_999_999;
-            let kept = vfs::Timestamp { secs: 7, nanos };
-            assert_eq!(shown[1][..2], [kept; 2]);
+            assert_eq!(shown[1][..2], [at(7, nanos); 2]);
+            // The latest second of the format: in 2446, or 2038.
+            let latest = i64::from(i32::MAX) + i64::from(inode_size > 128) * (3 << 32);
+            assert_eq!(shown[0][..2], [at(latest, 0); 2]);
             process.exit().await;
             vfs.unmount().await.unwrap();
             let vfs = mounted(&sim, &disk, Options::default()).await;

@@ -24,13 +24,18 @@ pub(crate) fn attached(sim: &Sim, drive: &Drive) -> ZonedDevice {
     ZonedDevice::new(&device).expect("a zoned drive")
 }
 
+/// A new drive with its power on.
+pub(crate) fn ready(sim: &Sim) -> Drive {
+    let media = DriveMedia::new(&config(), Seed(1)).expect("it can be built");
+    Drive::ready(sim, &config(), media, Seed(1)).expect("as above")
+}
+
 /// Media of a drive with an empty file system, shut down cleanly.
 pub(crate) fn made() -> DriveMedia {
     let kernel = Kernel::new();
     let sim = kernel.sim();
     kernel.block_on(async move {
-        let media = DriveMedia::new(&config(), Seed(1)).expect("it can be built");
-        let drive = Drive::ready(&sim, &config(), media, Seed(1)).expect("as above");
+        let drive = ready(&sim);
         let options = MkfsOptions::default();
         let made = persimmon::format(&sim, &attached(&sim, &drive), &options).await;
         made.expect("there is room");

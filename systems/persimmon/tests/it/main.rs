@@ -5,3 +5,4 @@ mod cuts;
 mod failing;
 mod fuzz;
 mod memory;
+mod mounts;

@@ -1,4 +1,4 @@
-//! What a journal does, when, and in which order.
+//! Tests of the journal's behaviour: its requests, their times and their order.
 
 use super::probe::{Passed, Probe};
 use super::*;
@@ -37,7 +37,7 @@ async fn change<P: BlockPort>(journal: &Jbd2<P>, blocks: &[u64], value: u8) -> T
 }
 
 #[test]
-fn a_commit_goes_superblock_log_flush_commit_block() {
+fn commit_writes_superblock_log_flush_and_commit_block_in_order() {
     run(256, Mode::Ordered, |journal, port, _| async move {
         let id = change(&journal, &[7, 8, 9], 1).await;
         port.take();
@@ -53,7 +53,7 @@ fn a_commit_goes_superblock_log_flush_commit_block() {
 }
 
 #[test]
-fn a_force_of_what_is_durable_flushes_file_contents_only() {
+fn force_of_a_durable_transaction_flushes_file_contents_only() {
     run(256, Mode::Ordered, |journal, port, _| async move {
         let id = change(&journal, &[7], 1).await;
         journal.force(id).await.unwrap();
@@ -64,7 +64,7 @@ fn a_force_of_what_is_durable_flushes_file_contents_only() {
 }
 
 #[test]
-fn ordered_contents_land_before_the_flush_and_unordered_ones_whenever() {
+fn contents_in_ordered_mode_land_before_the_flush_of_the_commit() {
     for mode in [Mode::Ordered, Mode::Writeback] {
         run(256, mode, move |journal, port, sim| async move {
             let buffer = journal.read(7, Purpose::Inode).await.unwrap();
@@ -99,7 +99,7 @@ fn ordered_contents_land_before_the_flush_and_unordered_ones_whenever() {
 }
 
 #[test]
-fn many_forces_share_few_commits() {
+fn concurrent_forces_share_few_commits() {
     run(1024, Mode::Ordered, |journal, port, sim| async move {
         port.latency.set(Ns::us(20));
         let tasks: Vec<_> = (0..64)
@@ -120,7 +120,7 @@ fn many_forces_share_few_commits() {
 }
 
 #[test]
-fn a_transaction_commits_by_itself_and_goes_home_later_and_then_all_rests() {
+fn idle_transaction_is_committed_after_5_s_and_home_after_35_s() {
     let (kernel, probe) = run(256, Mode::Ordered, |journal, port, sim| async move {
         let start = sim.now();
         change(&journal, &[7], 9).await;
@@ -137,7 +137,7 @@ fn a_transaction_commits_by_itself_and_goes_home_later_and_then_all_rests() {
 }
 
 #[test]
-fn a_tiny_log_goes_around_many_times() {
+fn log_of_64_blocks_wraps_many_times() {
     let (kernel, _) = run(64, Mode::Ordered, |journal, port, _| async move {
         for round in 0..200_u64 {
             let blocks: Vec<_> = (0..6).map(|i| round * 6 % 90 + i).collect();
@@ -160,7 +160,7 @@ fn a_tiny_log_goes_around_many_times() {
 }
 
 #[test]
-fn handles_too_large_are_refused_and_large_ones_take_turns() {
+fn handles_too_large_are_refused_and_large_ones_start_a_transaction() {
     run(64, Mode::Ordered, |journal, _, _| async move {
         assert_eq!(journal.begin(16).await.err(), Some(Errno::ENOSPC));
         let mut tx = journal.begin(10).await.unwrap();
@@ -178,7 +178,7 @@ fn handles_too_large_are_refused_and_large_ones_take_turns() {
 }
 
 #[test]
-fn a_commit_in_progress_does_not_hold_up_changes_of_the_same_block() {
+fn change_of_a_committing_block_does_not_wait() {
     run(256, Mode::Ordered, |journal, port, sim| async move {
         let id = change(&journal, &[7], 1).await;
         port.latency.set(Ns::ms(1));
@@ -199,7 +199,7 @@ fn a_commit_in_progress_does_not_hold_up_changes_of_the_same_block() {
 }
 
 #[test]
-fn blocks_are_freed_once_their_transaction_is_durable() {
+fn blocks_freed_are_available_once_their_transaction_is_durable() {
     run(256, Mode::Ordered, |journal, _, _| async move {
         let run = Run { start: 70, len: 3 };
         let tx = journal.begin(1).await.unwrap();
@@ -212,7 +212,7 @@ fn blocks_are_freed_once_their_transaction_is_durable() {
 }
 
 #[test]
-fn one_block_is_read_once_and_stays_within_the_bound() {
+fn blocks_read_concurrently_are_read_once_and_kept_within_the_bound() {
     run(256, Mode::Ordered, |journal, port, sim| async move {
         let read = |block| {
             let journal = journal.clone();
@@ -247,7 +247,7 @@ fn one_block_is_read_once_and_stays_within_the_bound() {
 }
 
 #[test]
-fn after_an_error_nothing_changes_any_more_and_the_journal_says_so() {
+fn journal_after_a_failed_commit_is_aborted_and_writes_nothing_home() {
     let (kernel, probe) = run(256, Mode::Ordered, |journal, port, _| async move {
         let id = change(&journal, &[7], 1).await;
         port.failing.set(true);
@@ -262,7 +262,7 @@ fn after_an_error_nothing_changes_any_more_and_the_journal_says_so() {
 }
 
 #[test]
-fn an_error_is_recorded_until_it_is_cleared() {
+fn error_of_the_medium_is_recorded_until_it_is_cleared() {
     let failed = Rc::new(Cell::new(false));
     let (kernel, probe) = run(256, Mode::Ordered, move |journal, port, sim| async move {
         let id = change(&journal, &[7], 1).await;
@@ -294,7 +294,7 @@ fn an_error_is_recorded_until_it_is_cleared() {
 #[test]
 fn journaled_contents_are_read_before_they_are_home() {
     let (kernel, probe) = run(256, Mode::Journal, |journal, port, _| async move {
-        // Looks like a block of the log.
+        // The contents start with the magic number of the log.
         let pattern = u64::from_le_bytes([0xc0, 0x3b, 0x39, 0x98, 1, 2, 3, 4]);
         let pages = [page(pattern), page(2)];
         let write = DataWrite {
@@ -341,7 +341,7 @@ fn journaled_contents_are_read_before_they_are_home() {
 }
 
 #[test]
-fn direct_requests_take_whole_sectors() {
+fn direct_requests_of_partial_sectors_are_refused() {
     run(256, Mode::Ordered, |journal, _, _| async move {
         let who = Who::default();
         let write = journal.write_direct(50, 512, &[7; 1024], Placement(0), who);
@@ -359,7 +359,7 @@ fn direct_requests_take_whole_sectors() {
 }
 
 #[test]
-fn traffic_is_booked_by_what_it_is_for() {
+fn writes_of_log_and_home_are_attributed_by_purpose() {
     let (kernel, probe) = run(256, Mode::Ordered, |journal, _, _| async move {
         let id = change(&journal, &[7, 8], 1).await;
         journal.force(id).await.unwrap();
@@ -375,8 +375,8 @@ fn traffic_is_booked_by_what_it_is_for() {
     assert_eq!(home, 2 * BLOCK as u64);
 }
 
-/// Contents that do not fit the transaction go around the log, and what the log
-/// holds of their blocks does not come back over them.
+/// Contents that do not fit the transaction are written around the log, and a replay does
+/// not overwrite them with older contents of the log.
 #[test]
 fn contents_too_many_for_the_log_are_not_overwritten_by_a_replay() {
     let (kernel, probe) = run(64, Mode::Journal, |journal, _, _| async move {
@@ -415,10 +415,10 @@ fn contents_too_many_for_the_log_are_not_overwritten_by_a_replay() {
     });
 }
 
-/// A block that is forgotten and metadata again within one transaction is
-/// replayed: its revoke was cancelled.
+/// A block that becomes metadata again in the transaction that forgot it is replayed: its
+/// revoke was cancelled.
 #[test]
-fn metadata_that_comes_back_is_replayed() {
+fn metadata_forgotten_and_created_again_is_replayed() {
     let (kernel, probe) = run(64, Mode::Ordered, |journal, _, _| async move {
         change(&journal, &[7], 1).await;
         let tx = journal.begin(1).await.unwrap();
@@ -436,7 +436,7 @@ fn metadata_that_comes_back_is_replayed() {
     });
 }
 
-/// Starts to write everything home, block 7 slowly.
+/// Starts to write all dirty blocks home, with a delay for block 7.
 async fn slowly_home(journal: &Jbd2<Probe>, port: &Probe, sim: &Sim) {
     port.slow.set(Some(7));
     let core = Rc::clone(&journal.core);
@@ -446,7 +446,7 @@ async fn slowly_home(journal: &Jbd2<Probe>, port: &Probe, sim: &Sim) {
 }
 
 #[test]
-fn a_block_is_not_handed_out_while_its_past_is_on_its_way_home() {
+fn block_freed_during_a_home_write_is_available_after_that_write() {
     run(256, Mode::Ordered, |journal, port, sim| async move {
         let id = change(&journal, &[7], 1).await;
         journal.force(id).await.unwrap();
@@ -462,7 +462,7 @@ fn a_block_is_not_handed_out_while_its_past_is_on_its_way_home() {
 }
 
 #[test]
-fn an_older_version_does_not_land_on_a_newer_one() {
+fn home_writes_of_one_block_land_in_order() {
     let (kernel, probe) = run(256, Mode::Ordered, |journal, port, sim| async move {
         let id = change(&journal, &[7], 1).await;
         journal.force(id).await.unwrap();

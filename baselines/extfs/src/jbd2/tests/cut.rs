@@ -1,14 +1,14 @@
-//! The power is cut before every event of a random client, and what recovers is
-//! compared with a model: some transaction is the last one, everything up to it
-//! is there and nothing after it, and it is no older than what was forced.
+//! Power cuts before every event of random clients. The recovered disk is compared with a
+//! model: it holds all changes up to some transaction and none after it, and that transaction
+//! is no older than the last forced one.
 
 use super::probe::Probe;
 use super::*;
 use sim::{Kernel, Rng, Seed};
 use std::cell::Cell;
 
-/// Blocks that all change together, a block that says what the others are, and
-/// the others.
+/// Counter blocks (20 from 100 on); the table, which records the use of each pool block; and the
+/// pool of 24 blocks from 200 on.
 const COUNTERS: u64 = 100;
 const COUNTED: u64 = 20;
 const TABLE: u64 = 150;
@@ -18,7 +18,7 @@ const POOLED: usize = 24;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Use {
     Free,
-    /// Somebody is at it, or it is freed and not durably so.
+    /// A client works on the block, or the block is freed and not durably so.
     Taken,
     Metadata(u64),
     Contents(u64),
@@ -34,14 +34,14 @@ impl Use {
     }
 }
 
-/// What a transaction did.
+/// Changes of a transaction.
 #[derive(Clone, Debug)]
 enum Done {
     Counted(u64, Vec<u64>),
     Used(usize, Use),
 }
 
-/// What a checker knows.
+/// Record of the clients' changes, shared by the clients and the checker.
 struct Model {
     done: RefCell<Vec<(TxId, Done)>>,
     forced: Cell<TxId>,
@@ -74,7 +74,7 @@ impl Model {
         self.done.borrow_mut().push((id, done));
     }
 
-    /// Takes a block of the pool whose use `wanted` likes.
+    /// Takes a block of the pool with a use that `wanted` accepts, and marks it as taken.
     fn take(&self, wanted: impl Fn(Use) -> bool) -> Option<(usize, Use)> {
         let mut pool = self.pool.borrow_mut();
         let start = self.below(POOLED as u64) as usize;
@@ -86,7 +86,7 @@ impl Model {
 
 type Journal = Jbd2<Probe>;
 
-/// One of several clients that work at the same time.
+/// A client that makes `rounds` random changes, concurrently with others.
 async fn client(journal: Journal, model: Rc<Model>, rounds: u64, mode: Mode) {
     for _ in 0..rounds {
         for run in journal.freed() {
@@ -125,7 +125,7 @@ async fn count(journal: &Journal, model: &Model) -> TxId {
     journal.end(tx).await.unwrap()
 }
 
-/// Changes the use of a block in the table.
+/// Opens a handle for `1 + more` blocks and sets the use of a pool block in the table.
 async fn begin_use(journal: &Journal, place: usize, new: Use, more: usize) -> Handle {
     let table = journal.read(TABLE, Purpose::Bitmap).await.unwrap();
     let tx = journal.begin(1 + more).await.unwrap();
@@ -166,7 +166,7 @@ async fn old_metadata(journal: &Journal, model: &Model) -> TxId {
     finish_use(journal, model, tx, place, new).await
 }
 
-/// Contents whose first bytes make up a block of the log now and then.
+/// Contents of a version; every third version starts with the magic number of the log.
 fn contents(version: u64) -> u64 {
     let magic = u64::from(u32::from_le_bytes([0xc0, 0x3b, 0x39, 0x98]));
     if version.is_multiple_of(3) {
@@ -202,7 +202,7 @@ async fn new_contents(journal: &Journal, model: &Model) -> TxId {
     id
 }
 
-/// Writes contents again, with the table in the same transaction.
+/// Overwrites contents of a pool block, with the table in the same transaction.
 async fn old_contents(journal: &Journal, model: &Model) -> TxId {
     let Some((place, _)) = model.take(|u| matches!(u, Use::Contents(_))) else {
         return TxId(0);
@@ -231,7 +231,7 @@ async fn release(journal: &Journal, model: &Model) -> TxId {
     finish_use(journal, model, tx, place, Use::Free).await
 }
 
-/// What the blocks hold after every transaction up to `last`.
+/// Contents of counters and table, as read from a disk or after some transactions.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Expected {
     counters: Vec<u64>,
@@ -280,7 +280,7 @@ impl Expected {
     }
 }
 
-/// The transaction that `found` is the state after.
+/// The last transaction of which `found` is the state; `None` if there is none.
 fn last_transaction(model: &Model, found: &Expected) -> Option<TxId> {
     let done = model.done.borrow();
     let mut state = Expected::nothing();
@@ -300,7 +300,7 @@ fn last_transaction(model: &Model, found: &Expected) -> Option<TxId> {
     }
 }
 
-/// Recovers what a cut has left, cutting the recovery itself now and then.
+/// Recovers the contents that a cut has left; half of the recoveries are cut as well and repeated.
 fn recover(
     mut left: BTreeMap<u64, Payload>,
     config: &JournalConfig,
@@ -332,7 +332,7 @@ fn recover(
     }
 }
 
-/// Cuts a journal of `log` blocks before every event of three clients.
+/// Cuts the power of a journal of `log` blocks before every event of three clients.
 fn cut_everywhere(seed: u64, log: u32, mode: Mode, rounds: u64) {
     let kernel = Kernel::new();
     let (disk, mut config) = new_disk(&kernel.sim(), log);
@@ -368,21 +368,21 @@ fn cut_everywhere(seed: u64, log: u32, mode: Mode, rounds: u64) {
 }
 
 #[test]
-fn a_prefix_survives_a_cut_before_any_event() {
+fn transactions_cut_before_any_event_recover_to_a_prefix() {
     for seed in 0..16 {
         cut_everywhere(seed, 64, Mode::Ordered, 60);
     }
 }
 
 #[test]
-fn a_prefix_survives_with_journaled_contents() {
+fn transactions_with_journaled_contents_recover_to_a_prefix() {
     for seed in 20..36 {
         cut_everywhere(seed, 64, Mode::Journal, 60);
     }
 }
 
 #[test]
-fn a_prefix_survives_in_a_log_with_room() {
+fn transactions_in_a_large_log_recover_to_a_prefix() {
     cut_everywhere(40, 1024, Mode::Ordered, 120);
     cut_everywhere(41, 300, Mode::Journal, 120);
 }

@@ -1,4 +1,5 @@
-//! What is left of a failure of the medium: in memory, and on the medium.
+//! Tests of a mounted file system after a failure of the medium: state in memory, and errors
+//! recorded on the medium.
 
 use super::probe::Probe;
 use super::*;
@@ -27,7 +28,7 @@ async fn mounted(sim: &Sim, probe: &Probe) -> Vfs<crate::ExtFs<Jbd2<Probe>>> {
     Vfs::mount(sim, body, cache, Clock::default(), Compute::unlimited())
 }
 
-/// Lets a commit fail, but not what is written because of that.
+/// Makes a commit fail, but not the writes that record the failure.
 async fn abort<B: Body>(sim: &Sim, probe: &Probe, process: &Process<B>) {
     process.mkdir(b"/lost", 0o755).await.unwrap();
     probe.latency.set(Ns::ms(1));
@@ -48,7 +49,7 @@ fn superblock(probe: &Probe) -> Vec<u8> {
 }
 
 #[test]
-fn after_a_failure_a_file_system_can_be_read_and_nothing_else() {
+fn file_system_after_a_failed_commit_is_read_only() {
     let kernel = Kernel::new();
     let sim = kernel.sim();
     kernel.block_on(async move {
@@ -77,7 +78,7 @@ fn after_a_failure_a_file_system_can_be_read_and_nothing_else() {
 }
 
 #[test]
-fn a_failure_is_in_both_superblocks_and_a_mount_carries_it_over() {
+fn failure_recorded_by_the_journal_is_carried_over_by_a_mount() {
     let kernel = Kernel::new();
     let sim = kernel.sim();
     kernel.block_on(async move {
@@ -95,7 +96,7 @@ fn a_failure_is_in_both_superblocks_and_a_mount_carries_it_over() {
         let errno = inspect(&probe, &place.runs).await.unwrap().errno;
         assert_eq!(errno, -5);
 
-        // As it was before somebody could write it down.
+        // Restores the superblock as it was before the failure was recorded.
         let (disk, who) = (probe.disk.clone(), Who::default());
         sb::STATE.put(&mut failed, sb::STATE_CLEAN);
         let sum = sb::checksum(&failed);

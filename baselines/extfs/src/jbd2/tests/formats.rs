@@ -1,15 +1,14 @@
-//! Logs that Linux and e2fsprogs have written, read and written again.
+//! Logs of Linux and e2fsprogs: decoded, recovered, and encoded to the same bytes.
 
 use super::super::format::{self, Kind, Superblock};
 use super::*;
 use sim::Kernel;
 
-/// A log of Linux 6.18 in ordered mode: symbolic links whose contents look like
-/// blocks of a log, directories that come and go. Mounted, written, and copied
-/// without unmounting.
+/// A log of Linux 6.18 in ordered mode, copied without an unmount. Its transactions make
+/// symbolic links with contents like blocks of a log, and make and remove directories.
 const LINUX: &[u8] = include_bytes!("logs/linux-v3.gz");
 
-/// Where e2fsprogs 1.47 has put that log.
+/// Blocks of the journal of [`LINUX`], as e2fsprogs 1.47 allocated them.
 const LINUX_RUNS: [Run; 3] = [
     Run { start: 15, len: 10 },
     Run { start: 26, len: 15 },
@@ -19,9 +18,8 @@ const LINUX_RUNS: [Run; 3] = [
     },
 ];
 
-/// Logs that debugfs has written: copies of 3000 to 3002, then revokes of 3001
-/// and 3005, then copies of 3002, 3010 and 3003; each first copy escaped. With
-/// the number of features that have to be known, in bits.
+/// Logs of debugfs, each with its bits of incompatible features: copies of 3000 to 3002, then
+/// revokes of 3001 and 3005, then copies of 3002, 3010 and 3003; each first copy is escaped.
 const DEBUGFS: [(&[u8], u32); 4] = [
     (include_bytes!("logs/debugfs-plain.gz"), 0x1),
     (include_bytes!("logs/debugfs-v2.gz"), 0xb),
@@ -35,7 +33,7 @@ fn inspected(disk: &host::RamDisk, kernel: &Kernel, runs: &[Run]) -> Inspection 
 }
 
 #[test]
-fn a_log_of_linux_is_listed_as_debugfs_lists_it() {
+fn log_of_linux_inspected_matches_the_listing_of_debugfs() {
     let kernel = Kernel::new();
     let disk = disk_with(&kernel.sim(), 16_384, &LINUX_RUNS, &inflate(LINUX));
     let log = inspected(&disk, &kernel, &LINUX_RUNS);
@@ -62,7 +60,7 @@ fn a_log_of_linux_is_listed_as_debugfs_lists_it() {
 }
 
 #[test]
-fn every_block_of_a_log_of_linux_is_written_as_linux_wrote_it() {
+fn blocks_of_a_log_of_linux_encode_to_the_same_bytes() {
     let log = inflate(LINUX);
     let superblock = Superblock::parse(log[..BLOCK].try_into().unwrap()).unwrap();
     let form = superblock.form();
@@ -87,7 +85,7 @@ fn every_block_of_a_log_of_linux_is_written_as_linux_wrote_it() {
 }
 
 #[test]
-fn a_superblock_of_linux_differs_from_ours_in_the_revoke_feature_only() {
+fn superblock_of_linux_encoded_differs_in_the_revoke_feature_only() {
     let log = inflate(LINUX);
     let theirs: [u8; BLOCK] = log[..BLOCK].try_into().unwrap();
     let mut ours = *Superblock::parse(&theirs).unwrap().encode();
@@ -98,7 +96,7 @@ fn a_superblock_of_linux_differs_from_ours_in_the_revoke_feature_only() {
 }
 
 #[test]
-fn a_log_of_linux_is_recovered() {
+fn log_of_linux_is_recovered_with_its_revokes() {
     let kernel = Kernel::new();
     let disk = disk_with(&kernel.sim(), 16_384, &LINUX_RUNS, &inflate(LINUX));
     let (sim, port) = (kernel.sim(), disk.clone());
@@ -107,7 +105,7 @@ fn a_log_of_linux_is_recovered() {
     let report = opened.unwrap().1;
     assert_eq!((report.transactions, report.damaged), (13, false));
     assert!(report.revoked >= 10, "{report:?}");
-    // Links 1 and 2 are there; 3 and 4 were removed and are revoked.
+    // Links 1 and 2 exist; links 3 and 4 were removed, and their blocks are revoked.
     for (block, there) in [(2066, true), (2067, true), (2068, false), (2069, false)] {
         let is_link = block_of(&disk, block).starts_with(&[0xc0, 0x3b, 0x39, 0x98]);
         assert_eq!(is_link, there, "{block}");
@@ -120,7 +118,7 @@ fn a_log_of_linux_is_recovered() {
 }
 
 #[test]
-fn logs_of_all_forms_are_recovered_as_e2fsck_does() {
+fn logs_of_all_forms_are_recovered() {
     for (log, incompat) in DEBUGFS {
         let kernel = Kernel::new();
         let runs = [Run {

@@ -1,4 +1,4 @@
-//! Logs that somebody has tampered with.
+//! Logs with damage, by chance or by design.
 
 use super::*;
 use sim::{Kernel, Rng, Seed};
@@ -12,7 +12,7 @@ fn open(disk: host::RamDisk, kernel: &Kernel, runs: Vec<Run>) -> Option<JournalE
     })
 }
 
-/// A log whose checksums are turned off, so that damage is believed.
+/// Turns the checksums of a log off, so that recovery does not detect damage.
 fn gullible(mut log: Vec<u8>) -> Vec<u8> {
     log[0x28..0x2c].copy_from_slice(&3_u32.to_be_bytes());
     log
@@ -31,7 +31,7 @@ fn damage(log: &mut [u8], rng: &mut Rng) {
 }
 
 #[test]
-fn no_damage_makes_recovery_panic_or_hang() {
+fn recovery_of_a_damaged_log_does_not_panic_or_hang() {
     let logs: [&[u8]; 4] = [
         include_bytes!("logs/debugfs-plain.gz"),
         include_bytes!("logs/debugfs-v2.gz"),
@@ -59,10 +59,10 @@ fn no_damage_makes_recovery_panic_or_hang() {
     }
 }
 
-/// A log of nothing but descriptor blocks of one transaction goes around for
-/// ever, unless somebody counts.
+/// A log full of descriptor blocks of one transaction has no end: the walk must bound
+/// its number of blocks.
 #[test]
-fn a_log_without_an_end_ends() {
+fn walk_over_a_log_of_descriptors_ends() {
     let mut superblock = Superblock::new(256, [0; 16]);
     superblock.start = 5;
     let descriptor = superblock.form().descriptor(1, &[]);
@@ -89,7 +89,7 @@ fn refused(change: impl FnOnce(&mut Vec<u8>)) -> Option<JournalError> {
 }
 
 #[test]
-fn what_is_refused_says_why() {
+fn log_refused_has_an_error_with_its_reason() {
     assert_eq!(refused(|_| ()), None);
     assert_eq!(refused(|log| log[0] = 0), Some(JournalError::NotAJournal));
     assert_eq!(
@@ -114,7 +114,7 @@ fn what_is_refused_says_why() {
         needs: 1280,
     };
     assert_eq!(refused(|log| log[0x12] = 5), Some(short));
-    // The home of the first copy: past the end, then inside the log.
+    // The home of the first copy is past the end of the medium, then inside the log.
     for high in [0xf0, 0] {
         let aimed = refused(|log| log[BLOCK + 14] = high);
         assert!(
@@ -125,7 +125,7 @@ fn what_is_refused_says_why() {
 }
 
 #[test]
-fn a_damaged_copy_stops_recovery_before_it_writes() {
+fn recovery_with_a_damaged_copy_fails_before_it_writes() {
     let mut log = inflate(include_bytes!("logs/debugfs-v3narrow.gz"));
     log[11 * BLOCK + 100] ^= 1;
     let kernel = Kernel::new();
@@ -144,7 +144,7 @@ fn a_damaged_copy_stops_recovery_before_it_writes() {
 }
 
 #[test]
-fn a_damaged_descriptor_ends_the_log_there() {
+fn recovery_with_a_damaged_descriptor_ends_before_it() {
     let mut log = inflate(include_bytes!("logs/debugfs-v3narrow.gz"));
     log[8 * BLOCK + 50] ^= 1;
     let kernel = Kernel::new();

@@ -1,13 +1,12 @@
-//! What e2fsprogs says of logs that were written here. Where its programs are
-//! not installed there is nobody to ask, and the test says so.
+//! Logs of this crate, judged by e2fsprogs. Where its programs are not installed, the
+//! test prints so and passes.
 
 use super::*;
 use sim::{Kernel, Seed};
 use std::path::Path;
 use std::process::Command;
 
-/// Runs a program of e2fsprogs: its exit code and output. None if it is not
-/// installed.
+/// Runs a program of e2fsprogs; returns its exit code and output, `None` if it is not installed.
 pub(super) fn ask(program: &str, arguments: &[&str], image: &Path) -> Option<(i32, String)> {
     let here = [format!("/usr/sbin/{program}"), program.to_owned()];
     let outputs = here.iter().filter_map(|program| {
@@ -19,7 +18,7 @@ pub(super) fn ask(program: &str, arguments: &[&str], image: &Path) -> Option<(i3
     Some((output.status.code()?, said))
 }
 
-/// The blocks of the journal, out of `(0-9):9-18, (10-24):20-34`.
+/// Parses the blocks of the journal from extents like `(0-9):9-18, (10-24):20-34`.
 fn runs_in(stat: &str) -> Vec<Run> {
     let extents = stat.lines().skip_while(|line| !line.starts_with("EXTENTS"));
     let parts = extents.skip(1).flat_map(|line| line.split(", "));
@@ -35,7 +34,7 @@ fn runs_in(stat: &str) -> Vec<Run> {
         .collect()
 }
 
-/// Says in the superblock of ext4 that there is a log to replay.
+/// Sets `needs_recovery` in the superblock of ext4.
 fn ask_for_recovery(image: &mut [u8]) {
     let superblock = &mut image[1024..2048];
     superblock[0x60] |= 4;
@@ -43,7 +42,7 @@ fn ask_for_recovery(image: &mut [u8]) {
     superblock[0x3fc..].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// The first of the blocks that are changed, all of them free.
+/// First of the 200 free blocks that transactions change.
 const FIRST: u64 = 5000;
 
 async fn work(journal: Jbd2<host::RamDisk>, transactions: u64, seed: u64) {
@@ -70,8 +69,7 @@ async fn work(journal: Jbd2<host::RamDisk>, transactions: u64, seed: u64) {
     }
 }
 
-/// An image of ext4 with a log of ours, and where the log is. None without
-/// e2fsprogs.
+/// An image of ext4 with a log of this crate, and the runs of the log; `None` without e2fsprogs.
 fn image_with_log(seed: u64, transactions: u64, path: &Path) -> Option<(Vec<u8>, Vec<Run>)> {
     std::fs::write(path, vec![0; 32 << 20]).unwrap();
     let options = ["-q", "-t", "ext4", "-b", "4096", "-J", "size=4"];
@@ -106,7 +104,7 @@ fn recovered(image: &[u8], runs: &[Run]) -> (Vec<u8>, Inspection, Recovery) {
 }
 
 #[test]
-fn e2fsck_and_debugfs_read_our_logs_as_we_do() {
+fn logs_recovered_here_and_by_e2fsck_have_the_same_blocks() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("image");
     for (seed, transactions) in [(1, 10), (2, 60), (3, 400), (4, 700)] {

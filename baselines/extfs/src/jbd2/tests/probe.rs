@@ -1,11 +1,11 @@
-//! A port that notes what passes, takes time, and fails when told to.
+//! A port that records its commands, delays them, and fails on demand.
 
 use super::*;
 use sim::Rng;
 use ssd::Sink;
 use std::cell::Cell;
 
-/// What has passed.
+/// A command that the port has passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Passed {
     Read(u64),

@@ -1,9 +1,10 @@
-//! What holds of the table between any two events.
+//! Invariants of the table, which hold between any two events.
 
 use super::TxTable;
 
 impl TxTable {
-    /// Asserts the invariants.
+    /// Asserts the invariants: owners and transactions agree, a line has one open owner, and sums
+    /// match.
     pub(in crate::lines) fn check(&self) {
         let mut lines = 0;
         for (number, block) in &self.blocks {

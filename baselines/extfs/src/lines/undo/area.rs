@@ -1,4 +1,4 @@
-//! Where the undo journal is: slots of records as bytes of the volume.
+//! Location of the undo journal: maps slots of records to bytes of the volume.
 
 use super::format::{FIRST_BLOCK, HEAD_BLOCK};
 use crate::buffer::BLOCK;
@@ -9,25 +9,30 @@ use crate::persist::Run;
 use ssd::wlog::LINE;
 use std::ops::Range;
 
-/// Records of a block.
+/// Records in a block: 64, one per line.
 const PER_BLOCK: u64 = (BLOCK / LINE) as u64;
 
-/// Blocks of records that are used at most: 16 MiB, our choice. More would make
-/// recovery longer, and a transaction is smaller.
+/// Most blocks of records: 16 MiB, our choice. More would prolong recovery, and any
+/// transaction is smaller.
 const MOST: u32 = 4096;
 
-/// Slots of the smallest journal.
+/// Slots of a journal of [`LEAST`] blocks.
 pub(super) const LEAST_SLOTS: u64 = (LEAST - FIRST_BLOCK) as u64 * PER_BLOCK;
 
 /// The blocks of the journal.
 pub(super) struct Area {
     map: Map,
-    /// Blocks of it that are used.
+    /// Blocks of the journal in use, superblock and head included.
     blocks: u32,
 }
 
 impl Area {
-    /// That of a journal in `runs`, of at least [`LEAST`] blocks, on a volume of `blocks` blocks.
+    /// Area of a journal in `runs`, which have at least [`LEAST`] blocks, on a volume of `blocks`
+    /// blocks.
+    ///
+    /// # Errors
+    ///
+    /// If a run reaches past the volume.
     pub(super) fn new(runs: &[Run], blocks: u64) -> Result<Self, MountError> {
         let outside = MountError::Journal("it does not lie where it says");
         let map = Map::new(runs, blocks).map_err(|_| outside)?;
@@ -36,7 +41,7 @@ impl Area {
         Ok(Self { map, blocks })
     }
 
-    /// Slots of records.
+    /// Number of slots in the ring, each for one record.
     pub(super) fn slots(&self) -> u64 {
         u64::from(self.blocks - FIRST_BLOCK) * PER_BLOCK
     }
@@ -46,12 +51,12 @@ impl Area {
         self.map.home(0).0
     }
 
-    /// Where the head is, in bytes of the volume.
+    /// Offset of the head in bytes of the volume.
     pub(super) fn head(&self) -> u64 {
         self.map.home(HEAD_BLOCK).0 * BLOCK as u64
     }
 
-    /// Blocks of the journal behind the superblock, as runs on the volume.
+    /// Blocks in use behind the superblock, as runs on the volume.
     pub(super) fn runs(&self) -> Vec<Run> {
         let mut runs = Vec::new();
         let mut block = HEAD_BLOCK;
@@ -67,7 +72,7 @@ impl Area {
         runs
     }
 
-    /// Blocks that the journal has, used or not.
+    /// All blocks of the journal, used or not.
     pub(super) fn blocks(&self) -> u64 {
         self.map.len().into()
     }
@@ -77,8 +82,8 @@ impl Area {
         self.map.holds(at / BLOCK as u64)
     }
 
-    /// Where `count` slots from `slot` on are, going around: bytes of the volume, and
-    /// which of the slots are there.
+    /// Locates `count` slots from `slot` on, with wrap-around. Each part is an offset in bytes of
+    /// the volume and the range, within the `count` slots, that lies there.
     pub(super) fn places(&self, slot: u64, count: u64) -> Vec<(u64, Range<usize>)> {
         let mut places = Vec::new();
         let mut done = 0;
@@ -105,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_follow_the_runs_and_go_around() {
+    fn slots_past_the_last_run_wrap_to_the_first() {
         let area = Area::new(&[run(10, 3), run(40, 2)], 100).unwrap();
         assert_eq!(area.slots(), 3 * 64);
         let byte = |block: u64, line: u64| block * 4096 + line * 64;
@@ -123,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused() {
+    fn runs_past_the_volume_are_refused() {
         assert!(Area::new(&[run(99, 5)], 100).is_err());
         assert!(Area::new(&[run(u64::MAX, 5)], 100).is_err());
     }

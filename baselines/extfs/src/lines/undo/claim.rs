@@ -1,19 +1,19 @@
-//! Who the blocks of the journal belong to: a feature in the superblock of the block
-//! journal, that nobody else knows.
+//! The claim of the undo journal on the blocks of the block journal: a feature in the
+//! superblock of the block journal that is defined by this crate alone.
 //!
-//! While it is there e2fsck, the kernel and the block journal here refuse the file
-//! system, of which they would take what is half done for whole.
+//! While the feature is set, e2fsck, the kernel and the block journal of this crate
+//! refuse the file system: they would use it with half of a transaction in place.
 //!
 //! # Invariants
 //!
-//! - The feature is there from before the first record of a mount until after the last
-//!   one is void: records count exactly while it is there.
-//! - It goes on after a new epoch has begun, and so finds no record that counts; it goes
-//!   off after another one has begun. So a cut between any two steps leaves nothing to
-//!   undo.
-//! - The superblock of the file system says that there is something to recover for a
-//!   part of that time.
-//! - It is replaced as a block, which is atomic.
+//! - The feature is set before the first record of a mount is stored and cleared after
+//!   the last record is void: records are valid only while it is set.
+//! - A mount sets the feature after a new epoch has begun, when no record is valid; an
+//!   unmount clears it after another epoch has begun. So a power cut between any two
+//!   of these steps leaves nothing to undo.
+//! - The superblock of the file system demands recovery (`needs_recovery`) for a part of
+//!   that time only.
+//! - The superblock of the journal is written as a block, which is atomic.
 
 use crate::buffer::BLOCK;
 use crate::geometry::MountError;
@@ -25,7 +25,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use units::Placement;
 
-/// The superblock of the block journal, which holds nothing.
+/// The superblock of the block journal, whose log is empty.
 pub(super) struct Claim {
     block: u64,
     who: Who,
@@ -33,11 +33,15 @@ pub(super) struct Claim {
 }
 
 impl Claim {
-    /// That in `bytes`, which are those of `block`.
+    /// Reads the claim from `bytes`, the contents of the superblock's `block`.
+    ///
+    /// # Errors
+    ///
+    /// If the superblock is damaged or its log is not empty.
     pub(super) fn new(block: u64, bytes: &[u8; BLOCK], who: Who) -> Result<Self, MountError> {
         let damaged = MountError::Journal("its superblock is damaged, or of another kind");
         let superblock = Superblock::parse(bytes).map_err(|_| damaged)?;
-        // What is in it would be replayed over all that changes from now on.
+        // A later replay of the log would overwrite all changes of this mount.
         if !superblock.is_empty() {
             return Err(MountError::Unrecovered);
         }
@@ -48,12 +52,12 @@ impl Claim {
         })
     }
 
-    /// Whether records count.
+    /// Whether the claim is set, so that records are valid.
     pub(super) fn is_made(&self) -> bool {
         self.superblock.borrow().is_lent()
     }
 
-    /// Says that records count, or that they do not, durably when this ends.
+    /// Sets or clears the claim; the change is durable on return.
     pub(super) async fn set(&self, port: &impl BlockPort, made: bool) -> Result<(), IoError> {
         let bytes = {
             let mut superblock = self.superblock.borrow_mut();

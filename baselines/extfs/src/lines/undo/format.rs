@@ -1,9 +1,8 @@
 //! The bytes of the undo journal, in lines of 64 bytes.
 //!
-//! It lies in the blocks of the journal inode, behind block 0 with the superblock of
-//! the block journal, which says all the time that its log is empty, and by bit 30 of
-//! its incompatible features (`0x28`, big endian) that records count. The first line
-//! of block 1 is the head:
+//! The journal lies in the blocks of the journal inode. Block 0 is the superblock of the
+//! block journal: its log stays empty, and bit 30 of its incompatible features (`0x28`,
+//! big endian) claims the other blocks for records. The first line of block 1 is the head:
 //!
 //! ```text
 //! 0   8  "UndoLog", 1
@@ -12,37 +11,35 @@
 //! 60  4  CRC-32C of the bytes before
 //! ```
 //!
-//! Records fill the blocks from 2 on, as a ring. A record is one line, so it is there
-//! as a whole or not at all:
+//! Records fill the blocks from 2 on, as a ring. A record is one line, so its store is atomic:
 //!
 //! ```text
-//! 0   4  the transaction
-//! 4   2  how many numbers back the oldest one is that may not have been done
-//! 6   1  bytes that it holds: 16, 32 or 48; 0 is the mark of a commit
-//! 7   5  where they belong, in units of 16 bytes of the volume
-//! 12 48  what was there
+//! 0   4  number of the transaction
+//! 4   2  distance from this number to that of the oldest transaction not done
+//! 6   1  length of the former contents: 16, 32 or 48; 0 in the mark of a commit
+//! 7   5  address of the former contents, in units of 16 bytes of the volume
+//! 12 48  the former contents
 //! 60  4  CRC-32C of the epoch and the bytes before
 //! ```
 //!
-//! PMFS has the same 48 bytes in a line. Its lap of the ring, which tells new records
-//! from old ones, is here an epoch of a whole mount, in the checksum; within one
-//! a record says itself which transactions before it are done.
+//! A record of PMFS holds 48 bytes per line, too. PMFS tells new records from old ones by
+//! the lap of the ring; here an epoch, one per mount, enters the checksum, and within an
+//! epoch each record states which transactions before it are done.
 //!
-//! A record goes only over those of transactions that are done. Whichever line of them
-//! it destroys, it is the proof that they are: so no pointer to the oldest one has to be
-//! stored.
+//! A record overwrites only records of transactions that are done, and proves by its
+//! distance that they are done. So recovery needs no stored pointer to the oldest record.
 
 use ssd::wlog::LINE;
 
-/// Bytes of a volume that records can lead to: 2^40 units of 16.
+/// Bytes of a volume that records can address: 2^40 units of 16.
 pub(super) const REACH: u64 = 1 << 44;
-/// Bytes that a record holds at most.
+/// Most bytes of former contents in a record.
 pub(super) const PAYLOAD: usize = 48;
-/// The unit of places and lengths.
+/// Unit in bytes of addresses and lengths.
 const UNIT: usize = 16;
-/// The block of the head.
+/// Block of the journal that holds the head.
 pub(super) const HEAD_BLOCK: u32 = 1;
-/// The first block of records.
+/// First block of the journal that holds records.
 pub(super) const FIRST_BLOCK: u32 = 2;
 
 const MAGIC: [u8; 8] = *b"UndoLog\x01";
@@ -51,10 +48,10 @@ const SUM: usize = 60;
 
 const _: () = assert!(BYTES + PAYLOAD == SUM && SUM + 4 == LINE);
 
-/// A line.
+/// The bytes of a cache line: a head, a record, or a line to restore.
 pub(super) type Line = [u8; LINE];
 
-/// The line that begins the journal, in `epoch`.
+/// Encodes the head of the journal in `epoch`.
 pub(super) fn head(epoch: u64) -> Line {
     let mut line = [0; LINE];
     line[..8].copy_from_slice(&MAGIC);
@@ -64,22 +61,22 @@ pub(super) fn head(epoch: u64) -> Line {
     line
 }
 
-/// The epoch of a head; none if it is none, or a damaged one.
+/// The epoch of a head; `None` if `line` is no head or a damaged one.
 pub(super) fn epoch_of(line: &Line) -> Option<u64> {
     let epoch = u64::from_le_bytes(line[8..16].try_into().ok()?);
     (*line == head(epoch)).then_some(epoch)
 }
 
-/// A record.
+/// A record: former contents of a part of a line, or the mark of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Record<'a> {
-    /// The transaction.
+    /// Number of the transaction.
     pub(super) tx: u32,
-    /// How many numbers back the oldest one is that may not have been done.
+    /// Distance from `tx` to the oldest transaction that was not done when `tx` got its slots.
     pub(super) back: u16,
-    /// Where the bytes belong.
+    /// Address of `old` in bytes of the volume, a multiple of 16.
     pub(super) at: u64,
-    /// What was there; nothing in the mark of a commit.
+    /// Former contents: 16, 32 or 48 bytes; empty in the mark of a commit.
     pub(super) old: &'a [u8],
 }
 
@@ -89,7 +86,7 @@ fn sum(epoch: u64, line: &[u8]) -> [u8; 4] {
 }
 
 impl<'a> Record<'a> {
-    /// Its line.
+    /// Encodes the record as a line of `epoch`.
     pub(super) fn encode(&self, epoch: u64) -> Line {
         debug_assert!(self.at.is_multiple_of(UNIT as u64) && self.at < REACH);
         debug_assert!(self.old.len() <= PAYLOAD && self.old.len().is_multiple_of(UNIT));
@@ -105,7 +102,8 @@ impl<'a> Record<'a> {
         line
     }
 
-    /// What a line says in `epoch`; none if nobody has written it in this one.
+    /// Decodes a record of `epoch`; `None` if the checksum is wrong, as for a record of any other
+    /// epoch.
     pub(super) fn decode(epoch: u64, line: &'a Line) -> Option<Self> {
         if line[SUM..] != sum(epoch, line) && !vfs::mutant::is("pmfs-record-sum-not-read") {
             return None;
@@ -120,7 +118,7 @@ impl<'a> Record<'a> {
         })
     }
 
-    /// Whether it says something that can be: whole units, no more than fit.
+    /// Whether the length is a multiple of 16 and at most [`PAYLOAD`].
     pub(super) fn is_sound(&self) -> bool {
         self.old.len() <= PAYLOAD && self.old.len().is_multiple_of(UNIT)
     }
@@ -131,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_has_its_golden_bytes() {
+    fn record_encoded_has_its_golden_bytes() {
         let old = [7; 16];
         let record = Record {
             tx: 0x0102_0304,
@@ -149,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn each_bit_of_a_record_counts() {
+    fn record_with_any_bit_flipped_is_refused() {
         let old = [3; PAYLOAD];
         let record = Record {
             tx: 1,
@@ -167,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn each_bit_of_a_head_counts() {
+    fn head_with_any_bit_flipped_is_refused() {
         let line = head(77);
         assert_eq!(epoch_of(&line), Some(77));
         for bit in 0..LINE * 8 {

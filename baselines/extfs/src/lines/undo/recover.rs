@@ -134,7 +134,7 @@ impl<P: BytePort> Recovery<'_, P> {
         Ok(self.port.verify().await.map_err(broken)?)
     }
 
-    /// Begins `epoch`: what was recorded before is void.
+    /// Durably begins `epoch`, which voids all records before.
     pub(super) async fn begin(&self, epoch: u64) -> Result<(), MountError> {
         let (at, line) = (self.area.head(), head(epoch));
         let stored = self.store(at, &line, who(self.origin)).await;
@@ -142,7 +142,7 @@ impl<P: BytePort> Recovery<'_, P> {
         self.verify().await
     }
 
-    /// Parts of the journal that are read at once.
+    /// Parts of the journal, each of which one command reads or writes.
     fn parts(&self) -> impl Iterator<Item = Run> {
         let runs = self.area.runs().into_iter();
         runs.flat_map(|run| {
@@ -154,8 +154,7 @@ impl<P: BytePort> Recovery<'_, P> {
         })
     }
 
-    /// Makes a journal of blocks that others have used: no line of it may look like a
-    /// record.
+    /// Zeroes blocks that the block journal has used, so that no line looks like a record.
     async fn wipe(&self) -> Result<(), MountError> {
         for part in self.parts() {
             let mut bytes = vec![0; part.len as usize * BLOCK];
@@ -173,7 +172,7 @@ impl<P: BytePort> Recovery<'_, P> {
         Ok(self.port.flush().await.map_err(failed)?)
     }
 
-    /// All lines that hold records.
+    /// All lines of the journal other than zeros, head included.
     async fn lines(&self) -> Result<Vec<Line>, MountError> {
         let mut lines = Vec::new();
         for part in self.parts() {
@@ -185,7 +184,11 @@ impl<P: BytePort> Recovery<'_, P> {
         Ok(lines)
     }
 
-    /// Brings back what transactions of `epoch` had changed that did not commit.
+    /// Restores the lines that uncommitted transactions of `epoch` changed.
+    ///
+    /// # Errors
+    ///
+    /// If a record is not sound (nothing is stored then) or the drive fails.
     pub(super) async fn undo(&self, epoch: u64) -> Result<Undone, MountError> {
         let lines = self.lines().await?;
         let records = lines.iter().filter_map(|line| Record::decode(epoch, line));
@@ -219,7 +222,7 @@ impl<P: BytePort> Recovery<'_, P> {
         Ok(undone)
     }
 
-    /// The lines that are to be brought back, as they are.
+    /// The present contents of the lines to restore, by address.
     async fn now(&self, open: &Open<'_>) -> Result<BTreeMap<u64, Line>, MountError> {
         let all = open.values().flatten();
         let ends = all.flat_map(|&(at, old)| [at, at + old.len() as u64 - 1]);
@@ -233,7 +236,8 @@ impl<P: BytePort> Recovery<'_, P> {
         Ok(lines)
     }
 
-    /// Of transactions that have not committed, what they would bring back.
+    /// Collects the former contents in records of uncommitted transactions that are not done. A
+    /// record that leads past the volume or into the journal is an error.
     fn open_of<'r>(&self, records: &[Record<'r>]) -> Result<Open<'r>, MountError> {
         let damaged = MountError::Journal("a record leads to nowhere");
         let end = self.port.capacity().0.min(REACH);

@@ -1,47 +1,48 @@
-//! Which slots of the ring are whose.
+//! Allocation of slots of the ring, and of numbers, to transactions.
 //!
 //! # Invariants
 //!
-//! - Slots are given out in order, and those of a transaction that is not done to
-//!   nobody else; so all of transactions that are not done lie behind the oldest one's.
-//! - Numbers go up by one, and the oldest that is not done is at most 65,535 behind.
+//! - Slots are allocated in order, and no slot of a transaction that is not done is
+//!   allocated again. So the slots of all such transactions follow those of the oldest.
+//! - Numbers grow by one; the oldest transaction not done is at most 65,535 numbers behind
+//!   the newest.
 
 use std::collections::BTreeMap;
 
-/// What a transaction has of the ring.
+/// Number and slots of a transaction in the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ticket {
-    /// Its number.
+    /// Number of the transaction within the epoch, from 1 on.
     pub(super) tx: u32,
-    /// How many numbers back the oldest one is that is not done.
+    /// Distance from `tx` to the oldest transaction that is not done; 0 if `tx` is the oldest.
     pub(super) back: u16,
-    /// Its first slot; the others follow, going around.
+    /// First slot; the others follow, with wrap-around.
     pub(super) slot: u64,
 }
 
-/// Why there is no ticket.
+/// Reason why the ring has no ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
-    /// Something has to be done first.
+    /// Another transaction has to be done first: slots or numbers are short.
     Wait,
-    /// All numbers are used up, and nothing is under way: a new epoch has to begin.
+    /// All numbers are used up and no transaction is under way: a new epoch has to begin.
     UsedUp,
 }
 
-/// The ring.
+/// The ring of slots, and the transactions that occupy them.
 pub(super) struct Ring {
     slots: u64,
-    /// The next number; none is given out from `last` on.
+    /// The next number. `last` and greater numbers are never allocated.
     next: u32,
     last: u32,
-    /// Slots that were given out, all laps together.
+    /// Slots allocated so far, all laps together.
     head: u64,
-    /// Transactions that are not done, with the first of their slots.
+    /// Transactions that are not done, each with the value of `head` at its first slot.
     live: BTreeMap<u32, u64>,
 }
 
 impl Ring {
-    /// An empty ring, with numbers up to `last`.
+    /// An empty ring of `slots` slots, with the numbers below `last`.
     pub(super) const fn new(slots: u64, last: u32) -> Self {
         Self {
             slots,
@@ -52,7 +53,11 @@ impl Ring {
         }
     }
 
-    /// Gives out `count` slots, which the ring has.
+    /// Allocates a number and `count` slots.
+    ///
+    /// # Panics
+    ///
+    /// If `count` exceeds the slots of the ring.
     pub(super) fn take(&mut self, count: u64) -> Result<Ticket, Refusal> {
         assert!(count <= self.slots, "a transaction fits the ring");
         if self.next >= self.last {
@@ -78,7 +83,7 @@ impl Ring {
         Ok(ticket)
     }
 
-    /// Notes that a transaction is done.
+    /// Marks the transaction of `ticket` as done and frees its slots.
     pub(super) fn give(&mut self, ticket: Ticket) {
         self.live.remove(&ticket.tx);
     }
@@ -88,7 +93,7 @@ impl Ring {
         self.live.is_empty()
     }
 
-    /// Begins again with the first number.
+    /// Starts again with number 1, in a new epoch.
     pub(super) fn renew(&mut self) {
         debug_assert!(self.live.is_empty());
         self.next = 1;
@@ -101,7 +106,7 @@ mod tests {
     use std::collections::VecDeque;
 
     #[test]
-    fn nobody_is_given_a_slot_of_one_that_is_not_done() {
+    fn slot_of_a_transaction_not_done_is_not_allocated_again() {
         let mut rng = sim::Seed(8).stream("ring");
         let mut ring = Ring::new(40, u32::MAX);
         let mut owner = [0_u32; 40];
@@ -134,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_begin_again_once_nothing_is_under_way() {
+    fn numbers_used_up_start_again_once_the_ring_is_idle() {
         let mut ring = Ring::new(40, 3);
         let (one, two) = (ring.take(1).unwrap(), ring.take(1).unwrap());
         assert_eq!((one.tx, two.tx), (1, 2));
@@ -147,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_one_is_never_out_of_reach() {
+    fn transaction_too_far_behind_makes_the_next_wait() {
         let mut ring = Ring::new(1 << 20, u32::MAX);
         let oldest = ring.take(1).unwrap();
         for _ in 0..65_535 {

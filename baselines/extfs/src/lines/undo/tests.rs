@@ -1,8 +1,8 @@
-//! The journal alone: transactions on a disk in memory, cut anywhere.
+//! Tests of the undo journal alone: transactions on a disk in memory, with power cuts at
+//! every event.
 //!
-//! Each task has a block, and stores one version after the other to lines of it. After
-//! a cut all lines that change together are of one version, no older than the last one
-//! that is durable and no newer than the one under way.
+//! Each task stores version after version to lines of a block of its own. After a cut all lines of
+//! a task have the same version: at least the last durable one, and at most the version under way.
 
 use super::area::Area;
 use super::claim::Claim;
@@ -31,7 +31,7 @@ const TASKS: u64 = 5;
 const LINES: u64 = 1 | 0b11 << 8 | 0b111 << 16 | 0x3ff << 40;
 
 type Contents = BTreeMap<u64, Payload>;
-/// The version of each task that is durable, and the one that is under way.
+/// The durable version of each task, and its version under way.
 type Ledger = Rc<RefCell<[(u8, u8); TASKS as usize]>>;
 
 fn options() -> LineOptions {
@@ -59,7 +59,7 @@ fn disk(sim: &Sim, contents: Contents) -> RamDisk {
     RamDisk::holding(sim, Bytes(BLOCKS * BLOCK as u64), contents)
 }
 
-/// A journal whose numbers end at `last`.
+/// An undo journal that allocates numbers below `last`.
 fn journal(sim: &Sim, last: u32) -> Undo {
     let opened = Opened {
         claim: Claim::new(10, &jbd2::format(4, [0; 16]), Who::default()).unwrap(),
@@ -88,14 +88,15 @@ async fn versions(medium: Rc<Medium<RamDisk>>, undo: Rc<Undo>, task: u64, ledger
     }
 }
 
-/// The epoch that the disk is in.
+/// The epoch in the head on the disk.
 fn epoch(contents: &Contents) -> u64 {
     let block = contents.get(&11).map_or([0; BLOCK], Payload::to_bytes);
     let line = block[..64].try_into().unwrap();
     super::format::epoch_of(&line).expect("it is whole at any time")
 }
 
-/// Recovers; with `again` the power is cut at each event of that, too.
+/// Recovers a disk of contents `left`; with `again`, cuts the power at each event of the
+/// recovery as well and recovers again.
 fn recovered(left: &Contents, again: Option<&mut Rng>) -> Contents {
     let kernel = Kernel::new();
     let disk = disk(&kernel.sim(), left.clone());
@@ -189,7 +190,7 @@ fn explore(seed: u64, last: u32) -> u64 {
 }
 
 #[test]
-fn lines_change_together_or_not_at_all() {
+fn lines_of_a_transaction_cut_at_any_event_are_all_old_or_all_new() {
     for seed in 0..3 {
         println!("seed {seed}");
         let cuts = explore(seed, u32::MAX);
@@ -198,11 +199,11 @@ fn lines_change_together_or_not_at_all() {
 }
 
 #[test]
-fn a_new_epoch_begins_when_numbers_are_used_up() {
+fn epoch_out_of_numbers_is_followed_by_another() {
     explore(9, 7);
 }
 
-/// Recovers a journal with these lines.
+/// Recovers a journal of epoch 1 that holds `lines` as records.
 fn read(lines: &[[u8; 64]]) -> Result<Undone, MountError> {
     let kernel = Kernel::new();
     let disk = disk(&kernel.sim(), Contents::new());
@@ -228,7 +229,7 @@ fn line(tx: u32, back: u16, at: u64, old: &[u8]) -> [u8; 64] {
 }
 
 #[test]
-fn records_that_cannot_be_are_refused() {
+fn records_out_of_range_are_refused() {
     let end = BLOCKS * BLOCK as u64;
     let old = [1; 48];
     assert!(read(&[line(1, 0, 4096, &old)]).is_ok());
@@ -242,19 +243,19 @@ fn records_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn what_is_done_is_not_undone() {
+fn transactions_done_are_not_undone() {
     let old = [1; 16];
     let lines = |records: &[[u8; 64]]| read(records).unwrap().lines;
     let (changed, mark) = (line(5, 0, 4096, &old), line(5, 0, 0, &[]));
     assert_eq!(lines(&[changed]), 1);
     assert_eq!(lines(&[changed, mark]), 0);
-    // Its mark is gone, and what went over it says that it was done.
+    // The mark was overwritten by a record whose distance says that transaction 5 is done.
     assert_eq!(lines(&[changed, line(6, 0, 8192, &old)]), 1);
     assert_eq!(lines(&[changed, line(6, 1, 8192, &old)]), 2);
 }
 
 #[test]
-fn whatever_the_journal_holds_is_read_or_refused() {
+fn random_records_are_undone_or_refused() {
     let mut rng = Seed(4).stream("hostile");
     let (mut read_so, mut refused) = (0, 0);
     for _ in 0..500 {

@@ -41,8 +41,9 @@ pub(crate) fn all(runs: &[&Run]) -> (Markup, Vec<Markup>) {
 fn intro(purposes: &Slots, causes: &Slots) -> Markup {
     html! {
         p.lead {
-            "Bytes written, from left to right. What no band leads to was added there; what no band \
-             leaves went no further. All flows share one scale."
+            "Bytes written, from left to right. The part of a bar that no incoming band reaches \
+             was added at that level; the part that no outgoing band leaves was not written \
+             further. All flows share one scale."
         }
         (purposes.legend_of("Of the file system:"))
         (causes.legend_of("On the NAND:"))
@@ -67,8 +68,8 @@ fn added(flow: &Flow) -> String {
         let others = stage.nodes.iter().filter(|node| node.label != own);
         let parts: Vec<&str> = others.map(|node| node.hint.as_str()).collect();
         Some(match parts.is_empty() {
-            true => format!("Nothing added by the {who}."),
-            false => format!("Added by the {who}: {}.", parts.join(", ")),
+            true => format!("The {who} added no bytes."),
+            false => format!("The {who} added {}.", parts.join(", ")),
         })
     };
     let sentences = [

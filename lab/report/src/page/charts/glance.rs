@@ -36,8 +36,9 @@ pub(crate) fn all(runs: &[&Run]) -> Vec<Markup> {
                 .iter()
                 .map(|named| (named.name.as_str(), named.slot)),
         ),
-        reading: "Each value over that of the first stack with the same past; equal steps are equal \
-                  ratios. More is better of operations and rated writes, less of the others.",
+        reading: "Each value is divided by that of the first stack with the same precondition; \
+            equal steps are equal ratios. Higher is better for operations and rated writes, lower \
+            for the other metrics.",
         numbers: None,
     };
     vec![card.with(&Dots {

@@ -58,8 +58,8 @@ fn collection(named: &Named<'_>) -> Markup {
         id: &format!("time-gc-{}", named.slot),
         title: &format!("Collection and latency, {}", named.name),
         legend: legend(lines.iter().map(|s| (s.name.as_str(), s.slot))),
-        reading: "Above the slowest and the median request of each interval, below what garbage \
-                  collection moved meanwhile.",
+        reading: "Above: the slowest and the median request of each interval. Below: bytes that \
+            garbage collection moved in the interval.",
         numbers: None,
     };
     card.with(&Pair {
@@ -179,7 +179,7 @@ fn causes(named: &Named<'_>) -> Markup {
     };
     let card = Card {
         id: "time-causes",
-        title: "What the NAND was busy with",
+        title: "NAND writes over time, by cause",
         legend: slots.legend(),
         reading: "The height of a layer is the rate at which bytes were programmed for that cause.",
         numbers: None,

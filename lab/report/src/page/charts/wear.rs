@@ -13,7 +13,8 @@ pub(crate) fn all(runs: &[&Run]) -> Vec<Markup> {
 
 fn victims(runs: &[&Run]) -> Option<Markup> {
     let strips: Vec<Strip> = named(runs).iter().filter_map(victims_of).collect();
-    let reading = "Garbage collection is cheap where it finds little valid data: strips that lean left are better.";
+    let reading = "Garbage collection is cheap if reclaimed superblocks hold little valid data: \
+        distributions further left are better.";
     let axis = Axis::new(
         "valid share of a reclaimed line",
         Kind::Share,
@@ -21,7 +22,7 @@ fn victims(runs: &[&Run]) -> Option<Markup> {
     );
     card(
         "victims",
-        "Lines reclaimed, by how full they still were",
+        "Reclaimed superblocks, by share of valid data",
         reading,
         axis,
         strips,
@@ -61,13 +62,7 @@ fn wear(runs: &[&Run]) -> Option<Markup> {
     let reading = "A narrow peak is even wear; a long tail to the right wears out first.";
     let most = strips.iter().flat_map(|s| &s.bins).map(|b| b.to);
     let axis = Axis::new("erases of a block", Kind::Number, most);
-    card(
-        "wear",
-        "Blocks, by how often they were erased",
-        reading,
-        axis,
-        strips,
-    )
+    card("wear", "Blocks, by number of erases", reading, axis, strips)
 }
 
 fn wear_of(named: &Named<'_>) -> Option<Strip> {

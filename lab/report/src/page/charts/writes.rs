@@ -26,7 +26,8 @@ fn by_cause(runs: &[&Run]) -> Option<Markup> {
         .iter()
         .flat_map(|m| m.keys().map(String::as_str))
         .collect();
-    let reading = "Everything but host is write amplification: bytes that the drive programmed for its own ends.";
+    let reading = "All causes except host are write amplification: bytes that the drive programmed \
+        internally.";
     stacked(
         ("by-cause", "By cause", reading),
         runs,
@@ -52,7 +53,8 @@ fn by_origin(runs: &[&Run]) -> Option<Markup> {
         .any(|m| m.contains_key(OTHERS))
         .then(|| OTHERS.to_owned());
     let slots = Slots::ordered(names.into_iter().chain(others).collect());
-    let reading = "Whose data was programmed, whatever the cause: an origin that grows between stacks is one that the drive had to move.";
+    let reading = "Programmed data by origin, over all causes. If the bar of an origin grows \
+        between stacks, the drive relocated more of its data.";
     stacked(
         ("by-origin", "By origin of the data", reading),
         runs,

@@ -16,7 +16,7 @@ const YES_NO: Unit = Unit::Choice(&["no", "yes"]);
 
 /// Every parameter of `cachebench`.
 pub(in crate::files) const PARAMS: [Param; 22] = [
-    param("keys", "12500", Unit::Files, "items that are asked for"),
+    param("keys", "12500", Unit::Files, "number of distinct items"),
     param(
         "theta",
         "0.9",
@@ -27,43 +27,43 @@ pub(in crate::files) const PARAMS: [Param; 22] = [
         "key",
         "1:8:64",
         Unit::Lengths,
-        "bytes of keys: where ranges of them begin and end (keySizeRange)",
+        "bytes of keys: bounds of the size ranges (keySizeRange)",
     ),
     param(
         "key-weights",
         "30:70",
         Unit::Lengths,
-        "how likely each range of keys is",
+        "weight of each range of key sizes",
     ),
     param(
         "value",
         "256:1k:4k",
         Unit::Lengths,
-        "bytes of values: where ranges of them begin and end (valSizeRange)",
+        "bytes of values: bounds of the size ranges (valSizeRange)",
     ),
     param(
         "value-weights",
         "20:80",
         Unit::Lengths,
-        "how likely each range of values is",
+        "weight of each range of value sizes",
     ),
     param(
         "get",
         "60",
         Unit::Percent,
-        "hundredths of operations that get an item",
+        "percentage of operations that get an item",
     ),
     param(
         "set",
         "40",
         Unit::Percent,
-        "hundredths that set one; the rest deletes one",
+        "percentage of operations that set an item; the rest delete one",
     ),
     param(
         "lookaside",
         "no",
         YES_NO,
-        "whether an item that a get misses is set",
+        "whether a get that misses is followed by a set",
     ),
     param(
         "memory",
@@ -76,7 +76,7 @@ pub(in crate::files) const PARAMS: [Param; 22] = [
         "small",
         "50",
         Unit::Percent,
-        "hundredths of these for buckets of small items (navyBigHashSizePct)",
+        "percentage of flash for buckets of small items (navyBigHashSizePct)",
     ),
     param(
         "small-max",
@@ -100,25 +100,25 @@ pub(in crate::files) const PARAMS: [Param; 22] = [
         "evict",
         "lru",
         Unit::Choice(&["lru", "fifo"]),
-        "which region is reused first: the one read least recently, or the oldest",
+        "eviction order of regions: least recently read, or oldest first",
     ),
     param(
         "admit",
         "100",
         Unit::Percent,
-        "hundredths of items that leave memory for flash",
+        "percentage of items evicted from memory that are admitted to flash",
     ),
     param(
         "parcels",
         "128m",
         Unit::Length,
-        "most bytes that wait to be written; more are dropped",
+        "most bytes in the write queue; further items are dropped",
     ),
     param(
         "allocate",
         "yes",
         YES_NO,
-        "whether files are allocated as a whole at first; else that of large items grows",
+        "whether files are fully allocated at the start; otherwise the file of large items grows",
     ),
     param("threads", "16", Unit::Threads, "clients"),
     param(
@@ -127,5 +127,5 @@ pub(in crate::files) const PARAMS: [Param; 22] = [
         Unit::Threads,
         "threads that write small items",
     ),
-    param("ops", "125000", Unit::Count, "operations in all"),
+    param("ops", "125000", Unit::Count, "total number of operations"),
 ];

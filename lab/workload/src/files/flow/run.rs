@@ -437,8 +437,8 @@ impl Source for Flow {
         let mut notes = self.program.notes.clone();
         if self.dry {
             notes.push(format!(
-                "after {} calls every thread waited for a file that none would make or free, so \
-                 the run ended there; more files or fewer threads avoid that",
+                "the run ended after {} calls because every thread waited for another to create or \
+                 free a file; use more files or fewer threads",
                 self.calls
             ));
         }

@@ -102,7 +102,7 @@ impl Tpcc {
             return expected("files of the log of at least 4m");
         }
         if !redo::Limits::new(self.log).allow(self.threads) {
-            return expected("files of the log with room for what so many threads may write");
+            return expected("log files with room for the writes of all threads");
         }
         if !(1..=1_000_000).contains(&self.io) {
             return expected("1 to 1000000 pages a second");

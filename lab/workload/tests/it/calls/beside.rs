@@ -247,7 +247,7 @@ fn invalid_text_is_refused_with_the_expectation() {
         ("varmail & creat", "did you mean create"),
         ("varmail & randwrite & randr", "found \"randr\""),
         ("a=varmail:file=3", "files"),
-        ("a=zipfwrite", "asks for blocks"),
+        ("a=zipfwrite", "is a block workload"),
     ];
     for (text, expected) in cases {
         let said = says(text);
@@ -255,7 +255,10 @@ fn invalid_text_is_refused_with_the_expectation() {
         assert_eq!(said.lines().count(), 1, "{said}");
     }
     let blocks = workload::Workload::parse("varmail & create").unwrap_err();
-    assert!(blocks.to_string().contains("asks for files"), "{blocks}");
+    assert!(
+        blocks.to_string().contains("is a file workload"),
+        "{blocks}"
+    );
     assert_eq!(parts("varmail:threads=4"), None);
 }
 

@@ -251,12 +251,12 @@ fn workloads_of_blocks_and_of_files_are_told_apart() {
     let says = |e: workload::WorkloadError| e.to_string();
     let blocks = says(Workload::parse("varmail:files=10").unwrap_err());
     assert!(
-        blocks.starts_with("varmail asks for files: expected"),
+        blocks.starts_with("varmail is a file workload: expected"),
         "{blocks}"
     );
     let files = says(FileWorkload::parse("zipfwrite:bs=4k").unwrap_err());
     assert!(
-        files.starts_with("zipfwrite asks for blocks: expected"),
+        files.starts_with("zipfwrite is a block workload: expected"),
         "{files}"
     );
     // Some presets exist for both.

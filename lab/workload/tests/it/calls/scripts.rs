@@ -83,7 +83,7 @@ fn a_script_is_a_workload_by_its_path() {
     let run = run_source(workload.open(Seed(1)).unwrap(), 1, &mut |_, _| {});
     assert_eq!(run.made.len(), 50);
     let blocks = workload::Workload::parse(path).unwrap_err().to_string();
-    assert!(blocks.contains("asks for files"), "{blocks}");
+    assert!(blocks.contains("is a file workload"), "{blocks}");
 }
 
 /// Error of parsing `SCRIPT` with `from` replaced by `to`.

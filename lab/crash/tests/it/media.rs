@@ -1,0 +1,93 @@
+//! A page that the medium has lost is counted for the medium, and excuses nothing else.
+
+use crash::{Attributes, Chronicle, Fault, Leads, Scribe, Seen, Shown};
+use nand::Payload;
+use std::cell::RefCell;
+use std::rc::Rc;
+use vfs::{Act, FileKind, Ino, Observer, PAGE, Source};
+
+const ROOT: Ino = Ino(2);
+const PAGES: usize = 3;
+
+/// Pattern that fills the file `ino`.
+const fn pattern(ino: Ino) -> u64 {
+    ino.0 * 0x0101_0101_0101_0101
+}
+
+/// A history in which the files `a` and `b`, of three pages each, were written and forced.
+fn history() -> Rc<RefCell<Chronicle>> {
+    let history = Rc::new(RefCell::new(Chronicle::default()));
+    let scribe = Scribe::new(Rc::clone(&history));
+    for (name, ino) in [(b"a", Ino(10)), (b"b", Ino(11))] {
+        {
+            let mut history = history.borrow_mut();
+            let leads = Leads::New(FileKind::Regular, b"");
+            let ticket = history.begin_names(&[(ROOT, name, leads)]);
+            history.made(ino, FileKind::Regular, b"");
+            history.end_names(ticket, &[(ROOT, name, Some(ino))]);
+        }
+        let (pattern, len) = (pattern(ino), PAGES as u64 * PAGE);
+        let source = Source::Fill { pattern, len };
+        let offset = 0;
+        let write = scribe.begins(&Act::Write {
+            ino,
+            offset,
+            source,
+        });
+        scribe.ends(write, Some(len));
+        let force = scribe.begins(&Act::ForceAll);
+        scribe.ends(force, Some(0));
+    }
+    history
+}
+
+fn seen(ino: Ino) -> Seen {
+    Seen {
+        ino,
+        kind: FileKind::Regular,
+        size: PAGES as u64 * PAGE,
+        pages: vec![Payload::Fill(pattern(ino)); PAGES],
+        target: Vec::new(),
+        attributes: Attributes::default(),
+    }
+}
+
+/// Kinds of the faults of a tree that has `a` and, if it is some, `b`.
+fn faults(a: Seen, b: Option<Seen>) -> Vec<Fault> {
+    let mut shown = Shown::default();
+    shown.add(ROOT, b"a", a);
+    if let Some(b) = b {
+        shown.add(ROOT, b"b", b);
+    }
+    let history = history();
+    let judged = history.borrow().judge(&shown);
+    judged.into_iter().map(|(fault, _)| fault).collect()
+}
+
+#[test]
+fn lost_page_counts_for_the_medium() {
+    let (mut a, b) = (seen(Ino(10)), seen(Ino(11)));
+    assert_eq!(faults(a.clone(), Some(b.clone())), []);
+    a.pages[1] = Payload::Lost;
+    assert_eq!(faults(a, Some(b)), [Fault::Media]);
+}
+
+#[test]
+fn lost_page_does_not_excuse_a_wrong_page_of_the_same_file() {
+    let (mut a, b) = (seen(Ino(10)), seen(Ino(11)));
+    a.pages[0] = Payload::Lost;
+    a.pages[2] = Payload::Fill(0x7777_7777_7777_7777);
+    assert_eq!(faults(a, Some(b)), [Fault::Corrupt]);
+}
+
+#[test]
+fn lost_page_does_not_excuse_another_file() {
+    let (mut a, mut b) = (seen(Ino(10)), seen(Ino(11)));
+    a.pages[0] = Payload::Lost;
+    assert_eq!(faults(a.clone(), None), [Fault::Media, Fault::Lost]);
+    b.pages[0] = Payload::Zero;
+    assert_eq!(faults(a.clone(), Some(b)), [Fault::Media, Fault::Lost]);
+    a.size = PAGE;
+    let shorter = faults(a, Some(seen(Ino(11))));
+    assert_eq!(shorter, [Fault::Lost], "a size is metadata of its own");
+}
