@@ -50,9 +50,6 @@ impl<S: Persist> Core<S> {
         self.noted(finished)?;
         let (batch, on_their_way) = self.noted(self.take_batch(reason))?;
         let freed = self.forest.space.borrow_mut().take_pinned();
-        if vfs::mutant::is("btrfs-reuse-before-commit") {
-            self.forest.space.borrow_mut().unpin(&freed);
-        }
         // A log is one generation behind its superblock, which may be as it was.
         let generation = self.committed.borrow().generation;
         self.forest.transid.set(generation + 1);
@@ -63,9 +60,7 @@ impl<S: Persist> Core<S> {
         drop(on_their_way);
         self.settled.set(changes);
         self.discard(&freed).await;
-        if !vfs::mutant::is("btrfs-reuse-before-commit") {
-            self.forest.space.borrow_mut().unpin(&freed);
-        }
+        self.forest.space.borrow_mut().unpin(&freed);
         self.tally(|counts| counts.commits += 1);
         Ok(())
     }

@@ -180,7 +180,7 @@ impl<S: Persist> Core<S> {
         };
         drop(alone);
         self.publish_log(stamp).await?;
-        if flush && !vfs::mutant::is("btrfs-fdatasync-without-flush") {
+        if flush {
             let flushed = self.persist.port().flush().await;
             self.noted(flushed.map_err(crate::persist::errno))?;
         }
@@ -216,9 +216,7 @@ impl<S: Persist> Core<S> {
             let id = id_of(file);
             let renamed =
                 since.renamed.contains(&id) && !vfs::mutant::is("btrfs-rename-not-forced");
-            let moved =
-                since.dirs_moved && !vfs::mutant::is("btrfs-fsync-after-rename-of-directory");
-            if since.broken || renamed || is_new && moved {
+            if since.broken || renamed || is_new && since.dirs_moved {
                 return Ok(Way::Commit);
             }
             match since.files.get(&id) {
@@ -274,8 +272,7 @@ impl<S: Persist> Core<S> {
         for (key, data) in refs {
             for (_, name) in name_refs(key, &data) {
                 let moved = (tree.id, name.parent, name.name.to_vec());
-                let kept = vfs::mutant::is("btrfs-new-file-under-moved-name");
-                if self.since.borrow().moved.contains(&moved) && !kept {
+                if self.since.borrow().moved.contains(&moved) {
                     return Ok(false);
                 }
                 let parent = self.inode_item(tree, name.parent).await?;

@@ -183,9 +183,6 @@ impl<S: Persist> Core<S> {
         let only = kind::XATTR_ITEM;
         let wanted = self.items_of(log, number, only, only).await?;
         for (key, _) in self.items_of(tree, number, only, only).await? {
-            if vfs::mutant::is("btrfs-replay-keeps-removed-attributes") {
-                break;
-            }
             if !wanted.iter().any(|(other, _)| *other == key) {
                 self.with(|| self.forest.remove(tree, key)).await?;
             }

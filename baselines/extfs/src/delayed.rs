@@ -388,6 +388,12 @@ impl<P: Persist> ExtFs<P> {
             self.finish(tx, result).await?;
             return Err(Errno::EIO);
         }
+        if vfs::mutant::is("ext4-size-before-data") {
+            self.persist.end(tx).await?;
+            self.persist.force_all().await?;
+            self.persist.write_data(None, &writes).await?;
+            return Ok(written);
+        }
         // An error after some pages recurs at the first of the remaining pages.
         self.persist.write_data(Some(tx), &writes).await?;
         Ok(written)

@@ -139,9 +139,7 @@ impl<P: Persist> ExtFs<P> {
         }
         let tx = self.persist.begin(1).await?;
         // A write-back may have raised it further while this waited.
-        if !vfs::mutant::is("ext4-direct-write-skips-size") {
-            disk_size.set(disk_size.get().max(end));
-        }
+        disk_size.set(disk_size.get().max(end));
         self.store_data(&tx, node);
         self.persist.end(tx).await.map(|_| ())
     }

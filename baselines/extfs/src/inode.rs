@@ -124,11 +124,7 @@ impl<P: Persist> ExtFs<P> {
             attr.nlink = 1;
         }
         raw::set_attr(slot, &attr);
-        let size = match vfs::mutant::is("ext4-size-before-data") {
-            true => attr.size,
-            false => node.private.disk_size.get(),
-        };
-        raw::set_size(slot, size);
+        raw::set_size(slot, node.private.disk_size.get());
         raw::FLAGS.put(slot, node.private.flags.get());
         raw::count_change(slot);
         edit(slot);

@@ -159,11 +159,10 @@ impl<P: Persist> Core<P> {
         let (attr, ino) = (file.attr.get(), number(file));
         let since = self.since.borrow();
         let parent = node::PARENT.get(&file.private.buf.bytes()[..]);
-        let moved = since.dirs_moved && !vfs::mutant::is("f2fs-fsync-after-rename-of-directory");
-        let unplaced = moved || since.made.contains_key(&parent);
+        let unplaced = since.dirs_moved || since.made.contains_key(&parent);
         attr.kind != FileKind::Regular
-            || attr.nlink != 1 && !vfs::mutant::is("f2fs-link-not-forced")
-            || since.whole.contains(&ino) && !vfs::mutant::is("f2fs-rename-not-forced")
+            || attr.nlink != 1
+            || since.whole.contains(&ino)
             || since.made.contains_key(&ino) && unplaced
             || since.chain_broken
             || since.valid + since.taken > self.usable_blocks()

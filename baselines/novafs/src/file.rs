@@ -110,11 +110,6 @@ impl<P: BytePort> NovaFs<P> {
             let pages = index..index + run.len;
             let filled = self.filled(node, pages.clone(), range, bytes).await?;
             let who = Self::owner(node);
-            if vfs::mutant::is("nova-tail-before-data") {
-                let entries = entries(node, first, runs, true, size.max(range.end));
-                self.commit(vec![Step::new(node, entries)], Class::Growth)
-                    .await?;
-            }
             self.store(run.start * PAGE_BYTES, &filled, who).await?;
             index = pages.end;
         }

@@ -72,9 +72,7 @@ impl<P: BlockPort> Core<P> {
         if id == self.state.borrow().span.tail_id {
             return Ok(());
         }
-        if !vfs::mutant::is("ext4-tail-before-homes") {
-            self.flush().await?;
-        }
+        self.flush().await?;
         self.move_tail(id, at).await
     }
 

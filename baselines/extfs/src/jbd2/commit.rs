@@ -213,8 +213,7 @@ impl<P: BlockPort> Core<P> {
 
     /// Waits for in-flight writes of file contents that the transaction maps.
     async fn settle(&self, transaction: &Transaction) {
-        let waits = !vfs::mutant::is("ext4-commit-before-data");
-        while waits && transaction.in_flight.get() > 0 {
+        while transaction.in_flight.get() > 0 {
             self.settled.wait(&self.sim).await;
         }
     }

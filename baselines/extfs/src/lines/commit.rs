@@ -118,8 +118,7 @@ impl<P: BytePort, D: Durable<P>> Core<P, D> {
         // over them.
         //= bytefs 4.6
         //= bytefs 4.8
-        let flushes = !vfs::mutant::is("bytefs-commit-before-data");
-        if pieces.iter().any(Piece::is_metadata) && flushes {
+        if pieces.iter().any(Piece::is_metadata) {
             self.flush().await?;
         }
         self.medium.count(|m| m.transactions += 1);
@@ -201,10 +200,7 @@ impl<P: BytePort, D: Durable<P>> Core<P, D> {
         if self.aborted.get() {
             return Err(Errno::EIO);
         }
-        let flushed = match vfs::mutant::is("bytefs-fsync-without-flush") {
-            true => Ok(()),
-            false => self.flush().await,
-        };
+        let flushed = self.flush().await;
         if flushed.is_err() {
             self.abort();
         }

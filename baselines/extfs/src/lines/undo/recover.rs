@@ -200,11 +200,7 @@ impl<P: BytePort> Recovery<'_, P> {
         };
         let mut old = self.now(&open).await?;
         // Newest first: the oldest contents of a line stay.
-        let mut open: Vec<_> = open.values().collect();
-        if !vfs::mutant::is("pmfs-undo-oldest-first") {
-            open.reverse();
-        }
-        for &(at, bytes) in open.into_iter().flatten() {
+        for &(at, bytes) in open.values().rev().flatten() {
             for (at, &byte) in (at..).zip(bytes) {
                 let line = old.get_mut(&line_of(at)).expect("it was loaded");
                 line[(at - line_of(at)) as usize] = byte;
