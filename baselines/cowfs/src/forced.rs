@@ -194,6 +194,9 @@ impl<S: Persist> Core<S> {
             return Ok(Way::Nothing);
         }
         let regular = file.attr.get().kind == FileKind::Regular;
+        if !regular && vfs::mutant::is("btrfs-fsync-skips-directory") {
+            return Ok(Way::Nothing);
+        }
         if !regular {
             return Ok(Way::Commit);
         }
@@ -211,7 +214,9 @@ impl<S: Persist> Core<S> {
         {
             let since = self.since.borrow();
             let id = id_of(file);
-            if since.broken || since.renamed.contains(&id) || is_new && since.dirs_moved {
+            let renamed =
+                since.renamed.contains(&id) && !vfs::mutant::is("btrfs-rename-not-forced");
+            if since.broken || renamed || is_new && since.dirs_moved {
                 return Ok(Way::Commit);
             }
             match since.files.get(&id) {
@@ -219,7 +224,12 @@ impl<S: Persist> Core<S> {
                 Some(c) if c.logged && !c.inode && !c.attributes => {
                     return Ok(Way::Wait(c.stamp, false));
                 }
-                Some(c) if data_only && !is_new && !c.data && !c.attributes => {
+                Some(c)
+                    if data_only
+                        && !is_new
+                        && (!c.data || vfs::mutant::is("btrfs-fdatasync-skips-data"))
+                        && !c.attributes =>
+                {
                     return Ok(Way::Wait(c.stamp, c.in_place));
                 }
                 _ => {}
@@ -355,6 +365,9 @@ impl<S: Persist> Core<S> {
             }
         }
         for (key, data) in items {
+            if vfs::mutant::is("btrfs-log-without-names") && key.kind != kind::XATTR_ITEM {
+                continue;
+            }
             self.ensure_log_room()?;
             self.with(|| self.forest.put(log, key, &data)).await?;
         }
@@ -393,7 +406,7 @@ impl<S: Persist> Core<S> {
     }
 
     async fn log_hole(&self, log: &Tree, number: u64, span: Range<u64>) -> Result<()> {
-        if span.start >= span.end {
+        if span.start >= span.end || vfs::mutant::is("btrfs-log-without-holes") {
             return Ok(());
         }
         let hole = Part {
@@ -409,7 +422,7 @@ impl<S: Persist> Core<S> {
     }
 
     async fn log_sums(&self, log: &Tree, part: Part) -> Result<()> {
-        if part.is_hole() || !part.written {
+        if part.is_hole() || !part.written || vfs::mutant::is("btrfs-log-without-checksums") {
             return Ok(());
         }
         let (at, sectors) = (part.bytenr + part.offset, part.bytes / SECTOR_BYTES);

@@ -183,7 +183,9 @@ pub trait Persist: 'static {
 //= btrfs-format 1.2
 pub async fn publish_copies<P: BlockPort>(port: &P, batch: Batch) -> Result<()> {
     write_nodes(port, &batch.fresh, batch.origin).await?;
-    port.flush().await.map_err(errno)?;
+    if !vfs::mutant::is("btrfs-superblock-before-nodes") {
+        port.flush().await.map_err(errno)?;
+    }
     let who = Who {
         origin: batch.origin,
         purpose: Purpose::Superblock,
@@ -191,7 +193,7 @@ pub async fn publish_copies<P: BlockPort>(port: &P, batch: Batch) -> Result<()> 
     for (turn, (at, block)) in batch.superblocks.iter().enumerate() {
         let extent = extent(*at, 1);
         let content = Content::Bytes(&block[..]);
-        let durable = turn == 0;
+        let durable = turn == 0 && !vfs::mutant::is("btrfs-superblock-not-forced");
         let written = port.write(extent, content, Placement(0), who, durable);
         written.await.map_err(errno)?;
     }

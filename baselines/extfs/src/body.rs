@@ -182,10 +182,17 @@ impl<P: Persist> Body for ExtFs<P> {
     }
 
     async fn sync(&self, inode: &Node, data_only: bool) -> Result<()> {
+        let is_dir = inode.attr.get().kind == vfs::FileKind::Directory;
+        if is_dir && vfs::mutant::is("ext4-fsync-skips-directory") {
+            return Ok(());
+        }
         self.persist.force(last_change(inode, data_only)).await
     }
 
     async fn sync_all(&self) -> Result<()> {
+        if vfs::mutant::is("ext4-sync-without-commit") {
+            return Ok(());
+        }
         self.persist.force_all().await
     }
 

@@ -104,7 +104,7 @@ impl Reserved {
 /// Last transaction with a change of `node`; with `data_only`, of metadata that its data need.
 pub(crate) fn last_change(node: &Node, data_only: bool) -> TxId {
     let private = &node.private;
-    if data_only {
+    if data_only || vfs::mutant::is("ext4-fsync-skips-inode") {
         private.data_changed.get()
     } else {
         private.changed.get()
@@ -329,7 +329,8 @@ impl<P: Persist> ExtFs<P> {
         let mut written = 0;
         while let Some((start, len)) = self.mapped_run(node, &pages[written..]).await? {
             let run = &pages[written..written + len];
-            if size_after(node, size, run) > node.private.disk_size.get() {
+            let skips = vfs::mutant::is("ext4-size-not-stored");
+            if size_after(node, size, run) > node.private.disk_size.get() && !skips {
                 break;
             }
             writes.push(self.data_write(node, start, run, (known(node), size)));
@@ -377,11 +378,21 @@ impl<P: Persist> ExtFs<P> {
         if size > node.private.disk_size.get() {
             node.private.disk_size.set(size);
         }
-        self.store_data(&tx, node);
+        if vfs::mutant::is("ext4-fdatasync-skips-size") {
+            self.store_inode(&tx, node);
+        } else {
+            self.store_data(&tx, node);
+        }
         drop(turn);
         if written == 0 {
             self.finish(tx, result).await?;
             return Err(Errno::EIO);
+        }
+        if vfs::mutant::is("ext4-size-before-data") {
+            self.persist.end(tx).await?;
+            self.persist.force_all().await?;
+            self.persist.write_data(None, &writes).await?;
+            return Ok(written);
         }
         // An error after some pages recurs at the first of the remaining pages.
         self.persist.write_data(Some(tx), &writes).await?;

@@ -218,7 +218,12 @@ impl<P: Persist> ExtFs<P> {
             attr.nlink += 1;
             attr.ctime = now;
         });
+        let before = node.private.changed.get();
         self.store_data(tx, node);
+        if vfs::mutant::is("ext4-link-not-forced") {
+            node.private.changed.set(before);
+            node.private.data_changed.set(before);
+        }
         touch(dir, now);
         self.store_inode(tx, dir);
         self.remove_orphan(tx, node).await
@@ -266,7 +271,7 @@ impl<P: Persist> ExtFs<P> {
             };
             attr.ctime = now;
         });
-        if node.attr.get().nlink == 0 {
+        if node.attr.get().nlink == 0 && !vfs::mutant::is("ext4-orphan-not-listed") {
             self.add_orphan(tx, node);
         } else {
             self.store_inode(tx, node);
@@ -316,11 +321,28 @@ impl<P: Persist> ExtFs<P> {
             .persist
             .begin(ADD_CREDITS + 2 * CHANGE_CREDITS + 6 + orphan::CREDITS)
             .await?;
+        let tx = match vfs::mutant::is("ext4-rename-in-two-steps") {
+            true => self.add_new_name_first(tx, &rename).await?,
+            false => tx,
+        };
         let done = match rename.replaced {
             Some(other) if rename.exchange => self.exchange(&tx, &rename, other).await,
             _ => self.rename_in(&tx, &rename).await,
         };
         self.finish(tx, done).await
+    }
+
+    /// The defect of a rename that commits the new name before the old one goes.
+    async fn add_new_name_first(&self, tx: P::Tx, rename: &Rename<'_, Private>) -> Result<P::Tx> {
+        if rename.replaced.is_some() {
+            return Ok(tx);
+        }
+        let target = (number(rename.moved), rename.moved.attr.get().kind);
+        self.add_name(&tx, rename.to, rename.to_name, target)
+            .await?;
+        self.persist.end(tx).await?;
+        self.persist.force_all().await?;
+        self.persist.begin(2 * CHANGE_CREDITS + 6).await
     }
 
     async fn rename_in(&self, tx: &P::Tx, rename: &Rename<'_, Private>) -> Result<()> {
@@ -332,6 +354,7 @@ impl<P: Persist> ExtFs<P> {
                 let found = self.get_link(to, rename.to_name, replaced).await?;
                 self.retarget(tx, to, &found, target);
             }
+            None if vfs::mutant::is("ext4-rename-in-two-steps") => {}
             None => self.add_name(tx, to, rename.to_name, target).await?,
         }
         // Adding a name may have moved the old one.

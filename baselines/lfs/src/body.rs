@@ -191,10 +191,17 @@ impl<P: Persist> Body for LfsFs<P> {
     }
 
     async fn sync(&self, inode: &File, _: bool) -> Result<()> {
+        let is_dir = inode.attr.get().kind == vfs::FileKind::Directory;
+        if is_dir && vfs::mutant::is("f2fs-fsync-skips-directory") {
+            return Ok(());
+        }
         self.core.force(inode).await
     }
 
     async fn sync_all(&self) -> Result<()> {
+        if vfs::mutant::is("f2fs-sync-without-checkpoint") {
+            return Ok(());
+        }
         self.core.force_all().await
     }
 

@@ -116,7 +116,8 @@ impl<P: Persist> Core<P> {
             .borrow_mut()
             .set(buf.nid, NatEntry { addr, ..entry });
         let stamp = self.stamp.get();
-        let mark = match forced == Some(buf.nid) {
+        let marked = !vfs::mutant::is("f2fs-fsync-without-mark");
+        let mark = match forced == Some(buf.nid) && marked {
             true => node::FSYNC | self.name_mark(buf.nid),
             false => 0,
         };
@@ -142,7 +143,8 @@ impl<P: Persist> Core<P> {
         let mut since = self.since.borrow_mut();
         let named = since.made.get_mut(&ino);
         let first = named.is_some_and(|named| !std::mem::replace(named, true));
-        if first { node::DENTRY } else { 0 }
+        let named = !vfs::mutant::is("f2fs-new-file-without-name");
+        if first && named { node::DENTRY } else { 0 }
     }
 
     /// Whether only a checkpoint makes a file durable: recovery brings back what is in nodes of a
@@ -197,6 +199,9 @@ impl<P: Persist> Core<P> {
             return self.force_all().await;
         }
         drop(chain);
+        if vfs::mutant::is("f2fs-fsync-without-flush") {
+            return Ok(());
+        }
         let done = self.persist.main().flush().await;
         self.noted(done)
     }
@@ -279,6 +284,9 @@ impl<P: Persist> Core<P> {
 
     /// Writes blocks of entries.
     async fn write_dirs(&self) -> Result<()> {
+        if vfs::mutant::is("f2fs-checkpoint-without-directories") {
+            return Ok(());
+        }
         let dirty: Vec<(u32, u64)> = self.dirs.borrow().dirty.iter().copied().collect();
         let mut placed = Vec::new();
         for (ino, index) in dirty {
@@ -331,6 +339,9 @@ impl<P: Persist> Core<P> {
     /// table instead.
     fn sit_changes(&self, tables: &mut Vec<(Table, Box<Block>)>) -> Vec<u32> {
         let mut segments = self.segments.borrow_mut();
+        if vfs::mutant::is("f2fs-stale-segment-table") {
+            segments.changed.clear();
+        }
         if segments.changed.len() <= summary::SIT_MOST {
             return segments.changed.iter().copied().collect();
         }
@@ -445,7 +456,10 @@ impl<P: Persist> Core<P> {
         };
         Pack {
             head,
-            orphans: self.orphans.borrow().iter().copied().collect(),
+            orphans: match vfs::mutant::is("f2fs-orphans-not-listed") {
+                true => Vec::new(),
+                false => self.orphans.borrow().iter().copied().collect(),
+            },
             data,
             nodes,
         }

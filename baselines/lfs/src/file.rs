@@ -286,7 +286,9 @@ impl<P: Persist> Core<P> {
             self.write_blocks(file, &pages).await?;
         }
         let known = file.private.disk_size.get();
-        file.private.disk_size.set(known.max(end));
+        if !vfs::mutant::is("f2fs-fdatasync-skips-size") {
+            file.private.disk_size.set(known.max(end));
+        }
         self.store_inode(file);
         Ok(())
     }
@@ -426,6 +428,12 @@ impl<P: Persist> Core<P> {
             self.reserve(file, touched(&range)).await?;
         }
         file.update(|attr| (attr.mtime, attr.ctime) = (now, now));
+        let grows = vfs::mutant::is("f2fs-zero-range-grows")
+            && matches!(mode, FallocateMode::Zero { .. })
+            && range.end > file.attr.get().size;
+        if grows {
+            file.private.disk_size.set(range.end);
+        }
         if let FallocateMode::Allocate { keep_size: false }
         | FallocateMode::Zero { keep_size: false } = mode
             && range.end > file.attr.get().size

@@ -184,7 +184,8 @@ impl<P: BlockPort> InPlace<P> {
             let found = read_pack(&port, &geometry, segment, who).await?;
             let newest = |pack: &Pack| {
                 let best = best.as_ref();
-                best.is_none_or(|(_, best, _)| pack.head.version > best.head.version)
+                let older = vfs::mutant::is("f2fs-mount-takes-older-checkpoint");
+                best.is_none_or(|(_, best, _)| (pack.head.version > best.head.version) != older)
             };
             if let Some((pack, stamp)) = found
                 && newest(&pack)
@@ -273,7 +274,9 @@ impl<P: BlockPort> Persist for InPlace<P> {
         let last_at = start + blocks.len() as u32;
         let before = (start..).zip(blocks.into_iter().map(payload));
         self.write_blocks(before.collect(), who).await?;
-        self.port.flush().await.map_err(errno)?;
+        if !vfs::mutant::is("f2fs-checkpoint-without-flush") {
+            self.port.flush().await.map_err(errno)?;
+        }
         let content = Content::Sectors(last.as_slice());
         let write = self
             .port

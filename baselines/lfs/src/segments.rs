@@ -264,6 +264,9 @@ impl Segments {
     /// Marks a block of the main area as not valid; it stays held until the next checkpoint.
     pub(crate) fn free_block(&mut self, addr: u32) {
         let (segment, at) = self.geometry.place_of(addr);
+        if vfs::mutant::is("f2fs-reuse-before-checkpoint") {
+            set_high_bit(&mut self.held[segment as usize], at as usize, false);
+        }
         let entry = &mut self.entries[segment as usize];
         if high_bit(&entry.map, at as usize) {
             set_high_bit(&mut entry.map, at as usize, false);

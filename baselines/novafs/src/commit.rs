@@ -148,8 +148,19 @@ impl<P: BytePort> NovaFs<P> {
             .collect();
         match &steps[..] {
             [step] => {
-                self.verify().await?;
+                if !vfs::mutant::is("nova-tail-before-entries") {
+                    self.verify().await?;
+                }
                 self.store_anchor(step.node, anchors[0]).await?;
+                if !vfs::mutant::is("nova-tail-not-flushed") {
+                    self.verify().await?;
+                }
+            }
+            _ if vfs::mutant::is("nova-tails-without-journal") => {
+                for (step, anchor) in steps.iter().zip(&anchors) {
+                    self.verify().await?;
+                    self.store_anchor(step.node, *anchor).await?;
+                }
                 self.verify().await?;
             }
             _ => self.commit_together(&steps, &anchors).await?,
@@ -225,13 +236,19 @@ impl<P: BytePort> NovaFs<P> {
             })
             .collect();
         self.store(at + LINE_BYTES, &lines, who).await?;
-        self.verify().await?;
+        if !vfs::mutant::is("nova-tails-before-journal") {
+            self.verify().await?;
+        }
         for (step, anchor) in steps.iter().zip(anchors) {
             self.store_anchor(step.node, *anchor).await?;
         }
-        self.verify().await?;
+        if !vfs::mutant::is("nova-journal-done-before-tails") {
+            self.verify().await?;
+        }
         self.store(at, &journal_header(number), who).await?;
-        self.verify().await?;
+        if !vfs::mutant::is("nova-journal-not-flushed") {
+            self.verify().await?;
+        }
         core.done.set(number);
         Ok(())
     }

@@ -285,6 +285,15 @@ impl<P: BytePort> NovaFs<P> {
             Step::new(dir, vec![entry]),
             Step::new(node, vec![links_entry(nlink + 1, now)]),
         ];
+        if vfs::mutant::is("nova-link-count-before-name") {
+            let counted = Step::new(node, vec![links_entry(nlink + 1, now)]);
+            self.commit(vec![counted], Class::Growth).await?;
+            self.commit(steps.into_iter().take(1).collect(), Class::Growth)
+                .await?;
+            relink(node, nlink + 1, now);
+            touch(dir, dir_links, now);
+            return Ok(());
+        }
         self.commit(steps, Class::Growth).await?;
         touch(dir, dir_links, now);
         relink(node, nlink + 1, now);
@@ -350,6 +359,10 @@ impl<P: BytePort> NovaFs<P> {
         steps.push(Step::new(moved, moved_entries(moved, to, same, now)));
         steps.extend(back.map(|back| Step::new(back, moved_entries(back, from, same, now))));
         steps.extend(gone.map(|gone| Step::new(gone, vec![links_entry(without(gone), now)])));
+        if vfs::mutant::is("nova-rename-in-two-steps") && steps.len() == 3 {
+            let last = steps.split_off(1);
+            self.commit(last, Class::Upkeep).await?;
+        }
         self.commit(steps, Class::Upkeep).await?;
         touch(from, from_links, now);
         touch(to, to_links, now);

@@ -96,6 +96,8 @@ mod known;
 mod locks;
 pub mod mem;
 pub mod model;
+#[doc(hidden)]
+pub mod mutant;
 mod names;
 mod node;
 mod observe;

@@ -66,6 +66,10 @@ pub(crate) struct Crash {
     /// lost data
     #[arg(long)]
     lie: bool,
+    /// Give the drive a volatile cache that it empties in any order (block interface only), to show
+    /// that the file system flushes where it must
+    #[arg(long)]
+    reorder: bool,
     /// Omit persistent-memory fences (hyfim only), to show that the checks detect lost data
     #[arg(long)]
     skip_fences: bool,
@@ -251,6 +255,7 @@ impl Crash {
             outside: self.outside,
             memory: self.page_cache,
             lies: self.lie,
+            reorders: self.reorder,
             skips_fences: self.skip_fences,
             snapshot: self.snapshot,
         })
@@ -275,6 +280,7 @@ impl Crash {
             .collect();
         let flags = [
             (self.lie, " --lie"),
+            (self.reorder, " --reorder"),
             (self.skip_fences, " --skip-fences"),
             (self.snapshot, " --snapshot"),
         ];

@@ -174,6 +174,22 @@ impl Attached {
         Self { lies, ..self }
     }
 
+    /// The same drive; with `rng`, behind a volatile cache that is emptied in any order.
+    pub(crate) fn reordering(self, sim: &Sim, rng: Option<Rng>) -> Self {
+        match rng {
+            Some(rng) => Self {
+                below: self.below.behind_cache(sim, rng),
+                ..self
+            },
+            None => self,
+        }
+    }
+
+    /// Writes to the drive what a cache in front of it holds, before a check reads the drive itself.
+    pub(crate) async fn empty_cache(&self) -> Result<(), IoError> {
+        self.below.empty_cache().await
+    }
+
     /// Sets whether discards are ignored from now on.
     pub(crate) fn keep(&self, keeps: bool) {
         self.keeps.set(keeps);

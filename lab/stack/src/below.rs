@@ -6,6 +6,7 @@
 //! with contents is mounted, or rejected: to format it would lose its data.
 
 use crate::hosts::{Keeps, Memory, Persistent};
+use crate::volatile::Volatile;
 use host::{
     BlockDevice, BlockPort, Computing, PageChange, Pm, PmMedia, RawDevice, RawPort, Regions,
     SwapPort, Who,
@@ -25,6 +26,8 @@ use units::{Bytes, Extent, Ns, Placement, Refusals};
 pub struct Below {
     device: BlockDevice,
     mapped: Option<Rc<Mapped>>,
+    /// A cache in front of a drive that the host does not map.
+    cache: Option<Rc<Volatile>>,
 }
 
 /// A host's mapping of an open-channel drive.
@@ -251,6 +254,29 @@ impl Below {
         Self {
             device: device.clone(),
             mapped: mapped.map(Rc::new),
+            cache: None,
+        }
+    }
+
+    /// The same drive behind a volatile cache that `rng` empties in any order.
+    pub(crate) fn behind_cache(self, sim: &Sim, rng: Rng) -> Self {
+        let cache = Some(Rc::new(Volatile::new(sim, rng)));
+        Self { cache, ..self }
+    }
+
+    /// Writes to the drive what its cache holds.
+    pub(crate) async fn empty_cache(&self) -> Result<(), IoError> {
+        match &self.cache {
+            Some(cache) => apart(cache.empty(&self.device)).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Writes to the drive what its cache holds of `extent`.
+    async fn settle(&self, extent: Extent) -> Result<(), IoError> {
+        match &self.cache {
+            Some(cache) => apart(cache.settle(&self.device, extent)).await,
+            None => Ok(()),
         }
     }
 
@@ -395,7 +421,10 @@ impl BlockPort for Below {
     async fn read(&self, extent: Extent, sink: &mut impl Sink, who: Who) -> Result<(), IoError> {
         match &self.mapped {
             Some(mapped) => apart(mapped.read(extent, sink, who)).await,
-            None => self.device.read(extent, sink, who).await,
+            None => {
+                self.settle(extent).await?;
+                self.device.read(extent, sink, who).await
+            }
         }
     }
 
@@ -409,24 +438,36 @@ impl BlockPort for Below {
     ) -> Result<(), IoError> {
         match &self.mapped {
             Some(mapped) => apart(mapped.write(extent, content, who, fua)).await,
-            None => {
-                let write = self.device.write(extent, content, placement, who, fua);
-                write.await
-            }
+            None => match &self.cache {
+                Some(cache) => {
+                    let how = (placement, who, fua);
+                    apart(cache.write(&self.device, extent, content, how)).await
+                }
+                None => {
+                    let write = self.device.write(extent, content, placement, who, fua);
+                    write.await
+                }
+            },
         }
     }
 
     async fn trim(&self, extent: Extent) -> Result<(), IoError> {
         match &self.mapped {
             Some(mapped) => apart(mapped.trim(extent)).await,
-            None => self.device.trim(extent).await,
+            None => {
+                self.settle(extent).await?;
+                self.device.trim(extent).await
+            }
         }
     }
 
     async fn flush(&self) -> Result<(), IoError> {
         match &self.mapped {
             Some(mapped) => apart(mapped.flush()).await,
-            None => BlockPort::flush(&self.device).await,
+            None => {
+                self.empty_cache().await?;
+                BlockPort::flush(&self.device).await
+            }
         }
     }
 

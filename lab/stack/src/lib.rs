@@ -35,6 +35,7 @@ pub mod soak;
 mod steady;
 mod sweep;
 mod timeline;
+mod volatile;
 mod zones;
 
 pub use attached::{AttachError, Attached};

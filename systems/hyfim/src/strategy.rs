@@ -110,7 +110,8 @@ impl<P: SwapPort> Persist for Intra<P> {
 
     async fn publish(&self, batch: Batch) -> Result<()> {
         cowfs::write_nodes(&self.port, &batch.fresh, batch.origin).await?;
-        let nodes = batch.changed.iter();
+        let skipped = usize::from(vfs::mutant::is("hyfim-publication-without-a-node"));
+        let nodes = batch.changed.iter().skip(skipped);
         let mut changes: Vec<PageChange> = nodes
             .flat_map(|changed| changes_of(changed, batch.origin))
             .collect();
@@ -126,7 +127,10 @@ impl<P: SwapPort> Persist for Intra<P> {
                 },
             });
         }
-        let staged: Vec<u64> = batch.replaced.iter().map(|ticket| ticket.0).collect();
+        let mut staged: Vec<u64> = batch.replaced.iter().map(|ticket| ticket.0).collect();
+        if vfs::mutant::is("hyfim-publication-without-contents") {
+            staged.clear();
+        }
         self.port.publish(&staged, &changes).await.map_err(errno)?;
         self.copy_superblocks(&batch).await?;
         if batch.reason == Reason::Commit {

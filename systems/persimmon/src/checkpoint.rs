@@ -97,14 +97,17 @@ impl Checkpoints {
             let why = why.held("zones that have failed", failed);
             return Err(log.refuse(why.rest("the last checkpoints")));
         }
-        linear.flush().await.map_err(errno)?;
+        if !vfs::mutant::is("persimmon-checkpoint-without-flush") {
+            linear.flush().await.map_err(errno)?;
+        }
         let addr = self.layout.blocks(CHECKPOINTS[turn]).start + written[turn];
         let who = Who {
             origin: self.origin,
             purpose: Purpose::Journal,
         };
         let content = Content::Sectors(&blocks);
-        let write = linear.write(extent(addr, blocks.len()), content, Placement(0), who, true);
+        let fua = !vfs::mutant::is("persimmon-checkpoint-not-forced");
+        let write = linear.write(extent(addr, blocks.len()), content, Placement(0), who, fua);
         write.await.map_err(errno)?;
         written[turn] += len;
         if !fits {

@@ -218,7 +218,11 @@ impl<P: Persist> ExtFs<P> {
         let map = group.blocks.as_mut().ok_or(Errno::EUCLEAN)?;
         let change = changed(&map.buffer.bytes(), at, len, used);
         let (first, bytes) = change.ok_or(Errno::EUCLEAN)?;
-        self.persist.write(tx, &map.buffer, first, &bytes);
+        if used && vfs::mutant::is("ext4-stale-block-bitmap") {
+            map.buffer.bytes_mut()[first..first + bytes.len()].copy_from_slice(&bytes);
+        } else {
+            self.persist.write(tx, &map.buffer, first, &bytes);
+        }
         let count = &mut group.descriptor.free_blocks;
         if used {
             let was_free = map.busy.free_at(at, len);

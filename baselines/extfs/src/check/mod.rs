@@ -216,6 +216,15 @@ impl<'a, I: Image + ?Sized> Checker<'a, I> {
             }
             next = self.slot(next).map_or(0, |slot| raw::DTIME.get(&slot));
         }
+        // An unmount has released every file, and a mount the orphans of the last crash.
+        let is_clean = sb::STATE.get(&bytes[sb::OFFSET..]) & sb::STATE_CLEAN != 0
+            && self.geometry.incompat & sb::INCOMPAT_RECOVER == 0;
+        let kept = is_clean && !self.orphans.is_empty();
+        self.expect(
+            !kept,
+            Subject::FileSystem,
+            "was unmounted and keeps orphans",
+        );
     }
 
     /// Counts names, and follows every directory to the root.

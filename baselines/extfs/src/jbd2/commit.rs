@@ -77,7 +77,9 @@ impl<P: BlockPort> Core<P> {
         self.settle(&work.transaction).await;
         let tail = self.tail_worth_moving();
         work.transaction.flushing.set(true);
-        self.flush().await?;
+        if !vfs::mutant::is("ext4-commit-without-flush") {
+            self.flush().await?;
+        }
         self.write_commit_block(&work).await?;
         self.wait_for_home_writes(&work.forgotten).await;
         self.finish(work);
@@ -202,7 +204,9 @@ impl<P: BlockPort> Core<P> {
         let mut superblock = self.superblock.lock().await;
         superblock.start = work.start;
         superblock.sequence = work.transaction.id as u32;
-        self.write_superblock(&superblock, false).await?;
+        if !vfs::mutant::is("ext4-log-not-marked") {
+            self.write_superblock(&superblock, false).await?;
+        }
         self.state.borrow_mut().in_use = true;
         Ok(())
     }
@@ -224,7 +228,8 @@ impl<P: BlockPort> Core<P> {
         let copies = [payload(&block)];
         let (placement, who) = (self.config.journal_placement, self.journal_who());
         let content = Content::Sectors(&copies);
-        self.port.write(extent, content, placement, who, true).await
+        let fua = !vfs::mutant::is("ext4-commit-block-not-forced");
+        self.port.write(extent, content, placement, who, fua).await
     }
 
     /// Simulated time in seconds since 1970.

@@ -166,6 +166,10 @@ impl<P: BlockPort> Core<P> {
     /// Frees `run` at the commit of the transaction. File contents of `run` in the log
     /// are revoked like metadata.
     pub(super) fn free(&self, handle: &Handle, run: Run) {
+        if vfs::mutant::is("ext4-reuse-before-commit") {
+            self.state.borrow_mut().freed.push(run);
+            return;
+        }
         handle.transaction.freed.borrow_mut().push(run);
         if self.config.mode == Mode::Journal {
             for block in self.logged_data(run) {

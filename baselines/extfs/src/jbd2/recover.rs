@@ -91,8 +91,12 @@ impl<P: BlockPort> Recover<'_, P> {
         let mut copies = BTreeMap::new();
         for found in &scan.transactions {
             for &(tag, index) in &found.copies {
+                if vfs::mutant::is("ext4-replay-of-oldest") && copies.contains_key(&tag.home) {
+                    continue;
+                }
                 let revoked = revoked.get(&tag.home);
-                if revoked.is_some_and(|&by| !is_after(found.sequence, by)) {
+                let ignored = vfs::mutant::is("ext4-replay-of-revoked");
+                if revoked.is_some_and(|&by| !is_after(found.sequence, by)) && !ignored {
                     report.revoked += 1;
                     continue;
                 }
@@ -159,7 +163,9 @@ impl<P: BlockPort> Recover<'_, P> {
     }
 
     async fn empty(&self, superblock: &Superblock) -> Result<(), JournalError> {
-        self.port.flush().await?;
+        if !vfs::mutant::is("ext4-replay-not-flushed") {
+            self.port.flush().await?;
+        }
         let (placement, who) = self.journal;
         let block = superblock.encode();
         let extent = extent(self.map.home(0).0, 1);

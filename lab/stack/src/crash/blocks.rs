@@ -4,8 +4,8 @@
 //! Requests are issued as soon as earlier ones complete. They are widened to whole units of 4 KiB,
 //! since units are judged; overlapping ones are serialized.
 
-use super::Cuts;
 use super::subject::{Left, can_fail, met, refused};
+use super::{Cuts, disorder};
 use crate::attached::Attached;
 use crate::error::StackError;
 use crate::files::ready;
@@ -17,7 +17,7 @@ use crate::run;
 use crash::{Contents, Cut, Fault, Recovering, Subject, Units, Verdict};
 use host::{BlockDevice, BlockPort, Who};
 use nand::{Payload, UNIT};
-use sim::{Kernel, Seed, Signal, Sim};
+use sim::{Kernel, Rng, Seed, Signal, Sim};
 use ssd::{Content, Drive, DriveMedia, IoError};
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
@@ -36,6 +36,8 @@ const DEPTH: u32 = 8;
 pub(super) struct Blocks {
     plan: Plan,
     lies: bool,
+    /// Choices of a volatile cache in front of the drive; none without one.
+    disorder: Option<Rng>,
     workload: Workload,
     /// Contents of the preconditioned drive.
     media: DriveMedia,
@@ -97,6 +99,7 @@ impl Blocks {
             units: (port.capacity().0 / UNIT as u64) as usize,
             media: run::write_out(&kernel, device.drive()),
             lies: cuts.lies,
+            disorder: disorder(cuts),
             workload,
             plan,
             failure: Rc::default(),
@@ -119,8 +122,10 @@ impl Blocks {
         let port = Attached::of(&sim, &device, &self.plan.stack, Memory::NONE)?;
         let stream = self.workload.open(port.capacity(), Seed(self.plan.seed))?;
         Ok(Rc::new(Work {
-            sim,
-            port: port.lying(self.lies),
+            sim: sim.clone(),
+            port: port
+                .lying(self.lies)
+                .reordering(&sim, self.disorder.clone()),
             stream: RefCell::new(stream),
             past: RefCell::new(Units::new(self.units)),
             busy: RefCell::default(),
@@ -364,6 +369,7 @@ impl Subject for Blocks {
             shown: Rc::default(),
         };
         let (sim, plan) = (kernel.sim(), self.plan.clone());
+        let disorder = self.disorder.clone();
         let (powered, shown) = (Rc::clone(&recovery.device), Rc::clone(&recovery.shown));
         kernel.sim().spawn_detached(async move {
             let drive = Drive::power_on(&sim, &plan.drive, left.media, Seed(plan.seed)).await;
@@ -373,6 +379,7 @@ impl Subject for Blocks {
             let device = device.expect("the host was built before");
             let port = Attached::of(&sim, &device, &plan.stack, Memory::NONE);
             let port = port.expect("there was place for it before");
+            let port = port.reordering(&sim, disorder);
             *powered.borrow_mut() = Some(port.clone());
             let outcome = recover(&port, can_fail(&plan.drive)).await;
             *shown.borrow_mut() = Some(outcome);

@@ -13,7 +13,7 @@ use crate::error::StackError;
 use crate::hosts::{self, AnyHost, Behaviour};
 use crate::plan::Plan;
 use crash::{Exploration, Points, Progress};
-use sim::Seed;
+use sim::{Rng, Seed};
 use std::ops::ControlFlow;
 use units::{Bytes, GIB, Ns};
 use vfs::CacheConfig;
@@ -41,6 +41,9 @@ pub struct Cuts {
     /// Whether the drive acknowledges flushes without performing them while the workload runs. The
     /// judges must detect it.
     pub lies: bool,
+    /// Whether the drive has a volatile cache that it empties in any order, in the run and in
+    /// recoveries: only flushes and forced writes order writes. Promises hold all the same.
+    pub reorders: bool,
     /// Whether stores to persistent memory survive only by chance while the workload runs, as
     /// without fences. The judges must detect it.
     pub skips_fences: bool,
@@ -109,6 +112,11 @@ fn host(cuts: &Cuts) -> Result<Option<AnyHost>, StackError> {
             "--skip-fences: expected a host with persistent memory",
         ));
     }
+    let drive = &plan.drive;
+    if cuts.reorders && (drive.zones.is_some() || drive.front.is_some() || drive.raw.is_some()) {
+        let problem = "--reorder: expected a drive that has only the block interface";
+        return Err(refused(problem));
+    }
     if plan.stack.host == "raw" && plan.drive.zones.is_none() {
         return Ok(None);
     }
@@ -163,6 +171,12 @@ fn explore_corpus(
         }
     }
     Ok(all)
+}
+
+/// Choices of a drive with a volatile cache, if `cuts` ask for one.
+fn disorder(cuts: &Cuts) -> Option<Rng> {
+    let rng = || Seed(cuts.plan.seed).stream("volatile cache");
+    cuts.reorders.then(rng)
 }
 
 /// The page cache of a run to be cut, with this much memory.

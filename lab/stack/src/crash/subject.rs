@@ -4,7 +4,7 @@
 //! runs of one subject are equal.
 
 use super::again::use_again;
-use super::{Cuts, cache};
+use super::{Cuts, cache, disorder};
 use crate::attached::Attached;
 use crate::error::StackError;
 use crate::files::{Drive as Threads, Origins, make_tree, ready};
@@ -14,7 +14,7 @@ use crate::layer::Kind;
 use crate::plan::Plan;
 use crash::{Chronicle, Cut, Fault, Recovering, Scribe, Shown, Subject, Verdict, Witness};
 use host::{BlockDevice, Pm, Posted};
-use sim::{Kernel, Seed, Sim};
+use sim::{Kernel, Rng, Seed, Sim};
 use ssd::{Drive, DriveConfig, DriveMedia};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -39,6 +39,8 @@ pub(super) struct Files {
     outside: u64,
     cache: CacheConfig,
     lies: bool,
+    /// Choices of a volatile cache in front of the drive; none without one.
+    disorder: Option<Rng>,
     skips_fences: bool,
     workload: FileWorkload,
     /// Contents of the drive, with the tree of the workload.
@@ -138,6 +140,7 @@ impl Files {
             outside: cuts.outside,
             cache,
             lies: cuts.lies,
+            disorder: disorder(cuts),
             skips_fences: cuts.skips_fences,
             workload,
             media,
@@ -445,6 +448,7 @@ async fn recover(
     };
     let shown = shown.map_err(|e| e.to_string())?;
     body.unmount().await.map_err(|e| e.to_string())?;
+    device.empty_cache().await.map_err(|e| e.to_string())?;
     Ok(shown)
 }
 
@@ -457,6 +461,7 @@ impl Subject for Files {
         let Rest(media, memory) = &self.media;
         let drive = self.ready(kernel, media);
         let port = self.attach(&kernel.sim(), &drive, memory.clone(), self.lies);
+        let port = port.reordering(&kernel.sim(), self.disorder.clone());
         let skipping = port.memory().filter(|_| self.skips_fences);
         skipping.into_iter().for_each(Pm::skip_fences);
         let live = Live {
@@ -515,6 +520,7 @@ impl Subject for Files {
         let (host, seed) = (self.host.clone(), Seed(self.plan.seed));
         let (stack, policies) = (self.plan.stack.clone(), self.plan.policies.clone());
         let (powered, shown) = (Rc::clone(&recovery.device), Rc::clone(&recovery.shown));
+        let disorder = self.disorder.clone();
         let fails = can_fail(&self.plan.drive);
         kernel.sim().spawn_detached(async move {
             let drive = Drive::power_on(&sim, &config, left.media, seed).await;
@@ -526,6 +532,7 @@ impl Subject for Files {
             let memory = (host.memory(), left.memory);
             let device = Attached::of(&sim, &device, &stack, memory);
             let device = device.expect("there was place for it before");
+            let device = device.reordering(&sim, disorder);
             *powered.borrow_mut() = Some((device.clone(), before));
             let outcome = recover(host, (sim, device), fails).await;
             *shown.borrow_mut() = Some(outcome);

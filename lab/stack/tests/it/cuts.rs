@@ -36,6 +36,7 @@ fn cuts_at(plan: Plan, points: u64, memory: Bytes, lies: bool) -> Exploration {
         outside: 0,
         memory,
         lies,
+        reorders: false,
         skips_fences: false,
         snapshot: false,
     };
@@ -129,6 +130,7 @@ fn outside_checker_refuses_an_image_with_pending_undo() {
             outside: 1,
             memory: ROOMY,
             lies: false,
+            reorders: false,
             skips_fences: false,
             snapshot: false,
         };

@@ -23,6 +23,7 @@ fn cut(mut plan: Plan, seed: u64, sets: &[&str], lies: bool) -> Exploration {
         outside: 0,
         memory: Bytes(256 * KIB),
         lies,
+        reorders: false,
         skips_fences: false,
         snapshot: false,
     };

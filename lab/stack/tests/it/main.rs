@@ -8,6 +8,8 @@ mod failing;
 mod files;
 mod fuzz;
 mod limits;
+#[cfg(debug_assertions)]
+mod mutants;
 mod ocssd;
 mod placed;
 mod placement;

@@ -144,6 +144,7 @@ fn cuts_of(stack: &str, workload: &str, points: u64) -> Cuts {
         outside: 0,
         memory: Bytes(64 * MIB),
         lies: false,
+        reorders: false,
         skips_fences: false,
         snapshot: false,
     }

@@ -36,6 +36,7 @@ fn cut(plan: Plan, points: u64, outside: u64, lies: bool) -> Exploration {
         outside,
         memory: Bytes(64 * MIB),
         lies,
+        reorders: false,
         skips_fences: false,
         snapshot: false,
     };

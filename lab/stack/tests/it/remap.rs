@@ -132,6 +132,7 @@ fn cuts(stack: &str, workload: &str, points: u64, lies: bool) -> crash::Explorat
         outside: 0,
         memory: Bytes(64 * MIB),
         lies,
+        reorders: false,
         skips_fences: false,
         snapshot: false,
     };
@@ -169,6 +170,7 @@ fn power_cuts_keep_synced_files() {
             outside: 0,
             memory: Bytes(64 * MIB),
             lies: false,
+            reorders: false,
             skips_fences: false,
             snapshot: false,
         };

@@ -105,7 +105,7 @@ impl<'a> Record<'a> {
     /// Decodes a record of `epoch`; `None` if the checksum is wrong, as for a record of any other
     /// epoch.
     pub(super) fn decode(epoch: u64, line: &'a Line) -> Option<Self> {
-        if line[SUM..] != sum(epoch, line) {
+        if line[SUM..] != sum(epoch, line) && !vfs::mutant::is("pmfs-record-sum-not-read") {
             return None;
         }
         let mut place = [0; 8];
