@@ -448,7 +448,7 @@ mod tests {
         let (ours, theirs) = UnixStream::pair().expect("a pair");
         for (question, said) in [
             ("\"stats\"\n", "the drive has no power"),
-            ("\"cut\"\n", "loses its power with its process"),
+            ("\"cut\"\n", "ends with its process"),
             ("nonsense\n", "expected"),
         ] {
             (&ours).write_all(question.as_bytes()).expect("asked");

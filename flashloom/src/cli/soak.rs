@@ -418,7 +418,7 @@ mod tests {
         let bar = Cases::new(None);
         let watch = Watch { bar, stop: &stop };
         let soak = soak("--points 9");
-        let case = Case::draw(Seed(1).child(0));
+        let case = Case::draw(Seed(1).child(1));
         let is_stopped = |cut: &dyn Fn(), points| {
             let tried = soak.attempt(&case, &watch, cut);
             matches!(tried, Tried::Stopped(found, _) if found.points == points)

@@ -90,7 +90,7 @@ fn invalid_play_is_rejected() {
         &["missing", "expected a directory"],
     );
     bench.refuses("play nothing --on .", &["nothing"]);
-    bench.refuses("play hotcold --on .", &["hotcold", "blocks"]);
+    bench.refuses("play hotcold --on .", &["hotcold", "block workload"]);
     bench.refuses(
         "play varmail --on . --setup-only --no-setup",
         &["--no-setup"],

@@ -51,7 +51,10 @@ fn a_failed_import_leaves_the_drive_as_it_was() {
     bench.refuses("drive import d.flash large.img", &["large.img", "64 MiB"]);
     bench.refuses("drive import d.flash none.img", &["none.img"]);
     bench.refuses("drive import d.flash .", &[]);
-    bench.refuses("drive export d.flash d.flash", &["d.flash", "another file"]);
+    bench.refuses(
+        "drive export d.flash d.flash",
+        &["d.flash", "also an input"],
+    );
     bench.refuses(
         "drive export d.flash none/out.img",
         &["none/out.img", "directory"],

@@ -52,7 +52,7 @@ fn threads_change_nothing() {
 fn a_case_can_be_repeated_as_a_command() {
     let bench = Bench::new();
     let said = bench.done("soak --cuts 1 --points 1");
-    for word in ["power cuts", "recoveries cut", "met ", "0 to 16"] {
+    for word in ["power cuts", "recoveries cut", "with ", "0 to 16"] {
         assert!(said.contains(word), "{word} is not in\n{said}");
     }
 }

@@ -7,6 +7,7 @@
 
 mod again;
 mod blocks;
+mod prepare;
 mod subject;
 
 use crate::error::StackError;

@@ -4,10 +4,11 @@
 //! runs of one subject are equal.
 
 use super::again::use_again;
+use super::prepare::{kept, prepare};
 use super::{Cuts, cache, disorder};
 use crate::attached::Attached;
 use crate::error::StackError;
-use crate::files::{Drive as Threads, Origins, make_tree, ready};
+use crate::files::{Drive as Threads, Origins, ready};
 use crate::hosts::{AnyHost, Host, Memory};
 use crate::image::DriveImage;
 use crate::layer::Kind;
@@ -19,16 +20,11 @@ use ssd::{Drive, DriveConfig, DriveMedia};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use units::Ns;
-use vfs::{
-    Access, Body, CacheConfig, Clock, Compute, Errno, OpenFlags, Process, Source, Timestamp, Vfs,
-};
+use vfs::{Body, CacheConfig, Clock, Compute, Timestamp, Vfs};
 use workload::files::{FileWorkload, Source as Calls};
 
-/// Pattern of stale blocks that are free at the start of a run, and bytes of them.
-const LEFT_OVER: u64 = 0xb10c_5eed_0f0e_0d0c;
-const LEFT_OVER_BYTES: u64 = 16 << 20;
 /// Directory of the snapshot.
-const KEPT: &[u8] = b"kept";
+pub(super) const KEPT: &[u8] = b"kept";
 /// Prefix of the paths of files in the snapshot.
 const KEPT_AT: &[u8] = b"/kept/";
 
@@ -95,7 +91,7 @@ pub(super) const fn can_fail(drive: &DriveConfig) -> bool {
 
 /// A drive at rest, and the persistent memory of its host.
 #[derive(Clone)]
-struct Rest(DriveMedia, Memory);
+pub(super) struct Rest(pub(super) DriveMedia, pub(super) Memory);
 
 /// A recovery after a power cut.
 pub(super) struct Recovery {
@@ -319,7 +315,7 @@ pub(super) fn met(port: &Attached) -> Vec<&'static str> {
 }
 
 /// The time that the clock shows at each power-on.
-fn now() -> Timestamp {
+pub(super) fn now() -> Timestamp {
     Clock::default().at(Ns::ZERO)
 }
 
@@ -328,87 +324,6 @@ pub(super) fn refused(plan: &Plan, problem: impl std::fmt::Display) -> StackErro
         stack: plan.stack.to_string(),
         problem: problem.to_string(),
     }
-}
-
-/// Makes the file system and the tree; returns the drive's contents and those of the tree.
-fn prepare(
-    host: &AnyHost,
-    plan: &Plan,
-    workload: &FileWorkload,
-    media: DriveMedia,
-    cache: CacheConfig,
-) -> Result<(Rest, Shown), StackError> {
-    let kernel = Kernel::new();
-    let device = crate::run::attach(plan, media, &kernel)?;
-    let drive = device.drive().clone();
-    let memory = (host.memory(), Memory::Blank);
-    let port = Attached::of(&kernel.sim(), &device, &plan.stack, memory)?;
-    let device = port.clone();
-    let source = workload.open(Seed(plan.seed))?;
-    let (host, sim, plan) = (host.clone(), kernel.sim(), plan.clone());
-    kernel.block_on(async move {
-        let at = |problem: String| refused(&plan, problem);
-        let made = ready(&device, Some(host.deallocates())).await;
-        made.map_err(at)?;
-        host.format(&sim, &device, now()).await.map_err(at)?;
-        let body = host.mount(&sim, &device, now()).await.map_err(at)?;
-        let vfs = Vfs::mount(&sim, body, cache, Clock::default(), Compute::free());
-        let mut origins = Origins::default();
-        make_tree(&vfs, source.setup(), source.names(), &mut origins).await?;
-        let soiled = soil(&vfs).await;
-        soiled.map_err(|errno| at(errno.to_string()))?;
-        let shown = Shown::read(vfs.body()).await;
-        let shown = shown.map_err(|errno| at(errno.to_string()))?;
-        let left = vfs.unmount().await;
-        left.map_err(|errno| at(errno.to_string()))?;
-        let closed = device.close().await;
-        closed.map_err(|error| at(error.to_string()))?;
-        let media = drive.shutdown().await;
-        let memory = port.memory_at_power_cut(&mut Seed(0).stream("rest"));
-        Ok((Rest(media, memory), shown))
-    })
-}
-
-/// Takes a snapshot of all files; returns the drive's contents and those of the tree.
-fn kept(host: &AnyHost, plan: &Plan, rest: Rest) -> Result<(Rest, Shown), StackError> {
-    let kernel = Kernel::new();
-    let device = crate::run::attach(plan, rest.0, &kernel)?;
-    let drive = device.drive().clone();
-    let memory = (host.memory(), rest.1);
-    let port = Attached::of(&kernel.sim(), &device, &plan.stack, memory)?;
-    let (host, sim) = (host.clone(), kernel.sim());
-    let done = kernel.block_on(async move {
-        ready(&port, None).await?;
-        let body = host.mount(&sim, &port, now()).await?;
-        host.keep(&body, KEPT, now()).await?;
-        let shown = Shown::read(&body).await.map_err(|e| e.to_string())?;
-        body.unmount().await.map_err(|e| e.to_string())?;
-        port.close().await.map_err(|e| e.to_string())?;
-        let media = drive.shutdown().await;
-        let memory = port.memory_at_power_cut(&mut Seed(0).stream("rest"));
-        Ok((Rest(media, memory), shown))
-    });
-    done.map_err(|problem: String| refused(plan, problem))
-}
-
-/// Leaves stale data where the next files will be, so that the judges recognize a file that refers
-/// to a block before it was written.
-async fn soil<B: Body>(vfs: &Vfs<B>) -> vfs::Result<()> {
-    let process = Process::new(vfs, Access::root());
-    let name = b"/left over";
-    let fd = process.open(name, OpenFlags::CREAT, 0o600).await?;
-    let (pattern, len) = (LEFT_OVER, 1 << 20);
-    for _ in 0..LEFT_OVER_BYTES / len {
-        match process.write(fd, Source::Fill { pattern, len }).await {
-            Err(Errno::ENOSPC) => break,
-            written => drop(written?),
-        }
-    }
-    process.fsync(fd).await?;
-    process.close(fd).await?;
-    process.unlink(name).await?;
-    vfs.sync().await?;
-    vfs.drop_caches().await
 }
 
 /// Mounts the file system, and runs the workload on it.

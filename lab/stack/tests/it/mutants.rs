@@ -21,14 +21,6 @@ const POINTS: u64 = 100;
 /// Switch of a stack in the table whose drive has a volatile cache.
 const REORDER: &str = " --reorder";
 
-/// Workloads that the survey tries on every mutant.
-const WORKLOADS: [&str; 4] = [
-    "anything:ops=300",
-    "anything:ops=900,threads=8,size=256k",
-    "varmail:files=20,threads=2,ops=60",
-    "ace:seq=1,every=3",
-];
-
 /// A stack, perhaps with the switch for a volatile cache, under a workload.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Trial {
@@ -137,20 +129,6 @@ fn are_sound(family: &str) {
     }
 }
 
-/// Prints the cuts that each workload needs for the mutants of a family.
-fn survey(family: &str) {
-    for row in rows(family) {
-        for workload in WORKLOADS {
-            let trial = Trial {
-                workload,
-                ..row.trial
-            };
-            let found = mutant::with(row.mutant, || hunt(trial, MOST));
-            println!("{} {} {workload}: {found:?}", row.mutant, trial.stack);
-        }
-    }
-}
-
 #[test]
 fn table_has_forty_mutants_and_three_of_each_promise() {
     let rows = rows("");
@@ -164,28 +142,22 @@ fn table_has_forty_mutants_and_three_of_each_promise() {
 }
 
 macro_rules! families {
-    ($($found:ident $survey:ident $family:literal;)*) => {$(
+    ($($found:ident $family:literal;)*) => {$(
         #[test]
         fn $found() {
             are_found($family);
             are_sound($family);
         }
-
-        #[test]
-        #[ignore = "takes minutes: prints how many cuts each workload needs"]
-        fn $survey() {
-            survey($family);
-        }
     )*};
 }
 
 families! {
-    ext4_mutants_are_found survey_of_ext4 "ext4-";
-    f2fs_mutants_are_found survey_of_f2fs "f2fs-";
-    persimmon_mutants_are_found survey_of_persimmon "persimmon-";
-    btrfs_mutants_are_found survey_of_btrfs "btrfs-";
-    hyfim_mutants_are_found survey_of_hyfim "hyfim-";
-    nova_mutants_are_found survey_of_nova "nova-";
-    pmfs_mutants_are_found survey_of_pmfs "pmfs-";
-    bytefs_mutants_are_found survey_of_bytefs "bytefs-";
+    ext4_mutants_are_found "ext4-";
+    f2fs_mutants_are_found "f2fs-";
+    persimmon_mutants_are_found "persimmon-";
+    btrfs_mutants_are_found "btrfs-";
+    hyfim_mutants_are_found "hyfim-";
+    nova_mutants_are_found "nova-";
+    pmfs_mutants_are_found "pmfs-";
+    bytefs_mutants_are_found "bytefs-";
 }
