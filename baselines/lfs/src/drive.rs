@@ -6,20 +6,20 @@ use crate::mount::{MountError, MountOptions, mount_with};
 use crate::persist::{Log, MainArea, Pack, Persist, SectionUse, Table};
 use crate::zones::{Zoned, linear, open_zones};
 use crate::{Block, LfsFs, Recovery};
-use host::{DrivePort, Who, ZonedPort};
+use host::{BlockPort, Disk, Linear, Who, ZoneDisk, ZonedPort};
 use nand::Payload;
-use sim::Sim;
-use vfs::Result;
+use sim::{Boxed, Sim};
+use vfs::{AnyBody, Result};
 
 /// The strategy that a drive needs.
-pub enum OnDrive<P: DrivePort> {
+pub enum OnDrive {
     /// Tables and logs in place.
-    Blocks(InPlace<P>),
+    Blocks(InPlace),
     /// Tables in conventional zones, logs in zones that are written in order.
-    Zones(Zoned<P::Zones>),
+    Zones(Zoned),
 }
 
-impl<P: DrivePort> Persist for OnDrive<P> {
+impl Persist for OnDrive {
     type Main = Self;
 
     fn main(&self) -> &Self {
@@ -48,7 +48,7 @@ impl<P: DrivePort> Persist for OnDrive<P> {
     }
 }
 
-impl<P: DrivePort> MainArea for OnDrive<P> {
+impl MainArea for OnDrive {
     async fn read(&self, addr: u32, blocks: &mut [Payload], who: Who) -> Result<()> {
         match self {
             Self::Blocks(on) => on.read(addr, blocks, who).await,
@@ -106,18 +106,19 @@ impl<P: DrivePort> MainArea for OnDrive<P> {
     }
 }
 
-/// Makes a file system on `drive`, as [`format_zones`] does if it has zones.
+/// Makes a file system on a drive: on `disk`, or if it has zones as [`format_zones`] does.
 ///
 /// # Errors
 /// [`MkfsError::Io`] if the drive failed; otherwise the option that does not fit the drive.
-pub async fn format_drive<P: DrivePort>(
+pub fn format_drive<'a>(
     sim: &Sim,
-    drive: &P,
-    options: &MkfsOptions,
-) -> std::result::Result<(), MkfsError> {
-    match drive.zones() {
-        Some(zones) => format_zones(sim, &zones, options).await,
-        None => format(drive, options).await,
+    disk: Disk,
+    zones: Option<ZoneDisk>,
+    options: &'a MkfsOptions,
+) -> Boxed<'a, std::result::Result<(), MkfsError>> {
+    match zones {
+        Some(zones) => format_zones(sim, &zones, options),
+        None => format(&disk, options),
     }
 }
 
@@ -126,12 +127,25 @@ pub async fn format_drive<P: DrivePort>(
 ///
 /// # Errors
 /// [`MkfsError::Io`] if a zone failed; otherwise the option that does not fit the zones.
-pub async fn format_zones<Z: ZonedPort>(
+pub fn format_zones<'a>(
     sim: &Sim,
-    zones: &Z,
+    zones: &impl ZonedPort,
+    options: &'a MkfsOptions,
+) -> Boxed<'a, std::result::Result<(), MkfsError>> {
+    format_linear(linear(sim, zones), options)
+}
+
+fn format_linear(
+    linear: Linear<ZoneDisk>,
+    options: &MkfsOptions,
+) -> Boxed<'_, std::result::Result<(), MkfsError>> {
+    Box::pin(async move { make(&linear, options).await })
+}
+
+async fn make(
+    linear: &Linear<ZoneDisk>,
     options: &MkfsOptions,
 ) -> std::result::Result<(), MkfsError> {
-    let linear = linear(sim, zones);
     let fits = MkfsOptions::on_zones(*linear.packing().limits())?;
     let options = MkfsOptions {
         blocks: fits.blocks,
@@ -140,37 +154,78 @@ pub async fn format_zones<Z: ZonedPort>(
         ..options.clone()
     };
     linear.clear().await?;
-    format(&linear, &options).await
+    format(linear, &options).await
 }
 
-/// Mounts F2FS from `drive`, and recovers what has to be; zones as [`MountOptions::for_zones`]
+/// Mounts F2FS with tables in place, as in Linux, from `port`, and recovers forced files.
+///
+/// # Errors
+/// [`MountError`]: no superblock or whole checkpoint, a damaged part, a lack of room for
+/// recovery, or the failure of the drive.
+pub fn mount(
+    sim: &Sim,
+    port: &impl BlockPort,
+    options: MountOptions,
+) -> Boxed<'static, std::result::Result<(LfsFs<OnDrive>, Recovery), MountError>> {
+    mount_on(sim.clone(), Disk::from(port), None, options)
+}
+
+/// Mounts F2FS from a drive and recovers what has to be: from `disk`, or if it has zones as [`MountOptions::for_zones`]
 /// says.
 ///
 /// # Errors
 /// What is wrong with it, or why the drive failed.
-pub async fn mount_drive<P: DrivePort>(
+pub fn mount_drive(
     sim: &Sim,
-    drive: &P,
+    disk: Disk,
+    zones: Option<ZoneDisk>,
     options: MountOptions,
-) -> std::result::Result<(LfsFs<OnDrive<P>>, Recovery), MountError> {
-    let Some(zones) = drive.zones() else {
-        let opened = InPlace::open(drive.clone(), options.placed, options.origin);
-        let (persist, found) = opened.await?;
-        return mount_with(sim, OnDrive::Blocks(persist), found, options).await;
-    };
-    let (persist, found) = open_zones(sim, &zones, options.origin).await?;
-    mount_with(sim, OnDrive::Zones(persist), found, options.for_zones()).await
+) -> Boxed<'static, std::result::Result<(LfsFs<OnDrive>, Recovery), MountError>> {
+    mount_on(sim.clone(), disk, zones, options)
+}
+
+fn mount_on(
+    sim: Sim,
+    disk: Disk,
+    zones: Option<ZoneDisk>,
+    options: MountOptions,
+) -> Boxed<'static, std::result::Result<(LfsFs<OnDrive>, Recovery), MountError>> {
+    Box::pin(async move {
+        let Some(zones) = zones else {
+            let opened = InPlace::open(disk, options.placed, options.origin);
+            let (persist, found) = opened.await?;
+            return mount_with(&sim, OnDrive::Blocks(persist), found, options).await;
+        };
+        let (persist, found) = open_zones(&sim, &zones, options.origin).await?;
+        mount_with(&sim, OnDrive::Zones(persist), found, options.for_zones()).await
+    })
+}
+
+impl From<LfsFs<OnDrive>> for AnyBody {
+    fn from(body: LfsFs<OnDrive>) -> Self {
+        Self::new(body)
+    }
 }
 
 /// Mounts F2FS from `zones`, as [`MountOptions::for_zones`] says, and recovers what has to be.
 ///
 /// # Errors
 /// What is wrong with it, or why the drive failed.
-pub async fn mount_zones<Z: ZonedPort>(
+pub fn mount_zones(
     sim: &Sim,
-    zones: &Z,
+    zones: &impl ZonedPort,
     options: MountOptions,
-) -> std::result::Result<(LfsFs<Zoned<Z>>, Recovery), MountError> {
-    let (persist, found) = open_zones(sim, zones, options.origin).await?;
-    mount_with(sim, persist, found, options.for_zones()).await
+) -> Boxed<'static, std::result::Result<(LfsFs<OnDrive>, Recovery), MountError>> {
+    mount_zone_disk(sim.clone(), ZoneDisk::from(zones), options)
+}
+
+fn mount_zone_disk(
+    sim: Sim,
+    zones: ZoneDisk,
+    options: MountOptions,
+) -> Boxed<'static, std::result::Result<(LfsFs<OnDrive>, Recovery), MountError>> {
+    Box::pin(async move {
+        let (persist, found) = open_zones(&sim, &zones, options.origin).await?;
+        mount_with(&sim, OnDrive::Zones(persist), found, options.for_zones()).await
+    })
 }
