@@ -112,13 +112,13 @@ impl MainArea for OnDrive {
 /// [`MkfsError::Io`] if the drive failed; otherwise the option that does not fit the drive.
 pub fn format_drive<'a>(
     sim: &Sim,
-    disk: Disk,
+    disk: &Disk,
     zones: Option<ZoneDisk>,
     options: &'a MkfsOptions,
 ) -> Boxed<'a, std::result::Result<(), MkfsError>> {
     match zones {
         Some(zones) => format_zones(sim, &zones, options),
-        None => format(&disk, options),
+        None => format(disk, options),
     }
 }
 

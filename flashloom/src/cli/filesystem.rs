@@ -223,7 +223,7 @@ async fn make(kind: Kind, sim: Sim, port: Attached, options: MkfsOptions) -> Res
                 label: options.label,
                 ..lfs::MkfsOptions::new(options.blocks)
             };
-            let made = lfs::format_drive(&sim, port.disk(), port.zone_disk(), &options).await;
+            let made = lfs::format_drive(&sim, &port.disk(), port.zone_disk(), &options).await;
             made.map_err(|e| said(&e))
         }
         Kind::Btrfs | Kind::BtrfsNocow | Kind::HyFim => {

@@ -181,7 +181,7 @@ fn on_ext4(source: Boxed) -> Ready<Ext4> {
 /// Mounts F2FS with the options of its stack.
 async fn f2fs(sim: &Sim, device: &BlockDevice) -> LfsFs<OnDrive> {
     let layout = lfs::MkfsOptions::new(device.capacity().0 / lfs::BLOCK as u64);
-    let made = lfs::format_drive(sim, Disk::from(device), None, &layout).await;
+    let made = lfs::format_drive(sim, &Disk::from(device), None, &layout).await;
     made.expect("there is room");
     let mounted = lfs::mount_drive(sim, Disk::from(device), None, log_structured()).await;
     mounted.expect("it was made").0

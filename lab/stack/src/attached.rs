@@ -13,7 +13,10 @@ use crate::lies::Lies;
 use crate::losses::Losses;
 use crate::name::StackName;
 use crate::zones::ZonePort;
-use host::{BlockDevice, BlockPort, ByteDisk, BytePort, Computing, Disk, DrivePort, PageChange, Pm, SwapDisk, SwapPort, Who, ZoneDisk, ZonedDevice};
+use host::{
+    BlockDevice, BlockPort, ByteDisk, BytePort, Computing, Disk, DrivePort, PageChange, Pm,
+    SwapDisk, SwapPort, Who, ZoneDisk, ZonedDevice,
+};
 use hyfim::{HyfimError, HyfimStats, Recovered};
 use nand::Payload;
 use remap::{FormatError, OpenError, Remap};

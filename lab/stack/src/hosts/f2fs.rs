@@ -95,7 +95,7 @@ impl Host for F2fs {
             overprovision: self.overprovision,
             ..MkfsOptions::new(device.capacity().0 / BLOCK as u64)
         };
-        let made = lfs::format_drive(sim, device.disk(), device.zone_disk(), &options).await;
+        let made = lfs::format_drive(sim, &device.disk(), device.zone_disk(), &options).await;
         made.map_err(|error| error.to_string())
     }
 

@@ -16,7 +16,10 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
-use vfs::{Access, AnyBody, CacheConfig, Clock, Compute, FileKind, OpenFlags, Process, RenameFlags, Source, Timestamp, Vfs};
+use vfs::{
+    Access, AnyBody, CacheConfig, Clock, Compute, FileKind, OpenFlags, Process, RenameFlags,
+    Source, Timestamp, Vfs,
+};
 
 const PAGE: &str = include_str!("../../../../docs/book/src/power-cuts.md");
 
