@@ -96,3 +96,4 @@ pub use persist::{
     Batch, Btrfs, ChangedNode, FreshNode, Overwrite, Persist, Reason, Replacement, Ticket,
     publish_copies, purpose, write_nodes, write_run,
 };
+pub use snapshot::{Snapshots, snapshots};

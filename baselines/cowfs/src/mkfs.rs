@@ -13,7 +13,8 @@ use crate::format::{Block, Key, NODE_BYTES, SECTOR, SECTOR_BYTES, Uuid, group, i
 use crate::inodes::inode_key;
 use crate::persist::extent as sectors_at;
 use crate::space::{FIRST, Space, Use};
-use host::{BlockPort, Purpose, Who};
+use host::{BlockPort, Disk, Purpose, Who};
+use sim::Boxed;
 use ssd::{Content, IoError};
 use std::collections::BTreeMap;
 use units::{Origin, Placement};
@@ -369,7 +370,18 @@ pub fn mkfs(options: &MkfsOptions) -> Result<Blocks, MkfsError> {
 ///
 /// # Errors
 /// What cannot be made, or why the drive failed.
-pub async fn format<P: BlockPort>(port: &P, options: &MkfsOptions) -> Result<(), MkfsError> {
+pub fn format<'a>(
+    port: &impl BlockPort,
+    options: &'a MkfsOptions,
+) -> Boxed<'a, Result<(), MkfsError>> {
+    format_disk(Disk::from(port), options)
+}
+
+fn format_disk(port: Disk, options: &MkfsOptions) -> Boxed<'_, Result<(), MkfsError>> {
+    Box::pin(async move { write_all(&port, options).await })
+}
+
+async fn write_all(port: &Disk, options: &MkfsOptions) -> Result<(), MkfsError> {
     let blocks = mkfs(options)?;
     host::deallocate(port).await?;
     let who = Who {

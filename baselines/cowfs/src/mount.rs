@@ -15,11 +15,11 @@ use crate::nodes::{Identity, NodeCache};
 use crate::persist::{Btrfs, Persist, newest};
 use crate::space::Space;
 use host::BlockPort;
-use sim::Sim;
+use sim::{Boxed, Sim};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use units::{Bytes, MIB, NoSpace, Ns, Origin};
-use vfs::{Errno, Timestamp};
+use vfs::{AnyBody, Errno, Timestamp};
 
 /// Options of a mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,13 +141,26 @@ pub async fn mount_with<S: Persist>(
 ///
 /// # Errors
 /// What is wrong with it, or why the drive failed.
-pub async fn mount<P: BlockPort>(
+pub fn mount(
     sim: &Sim,
-    port: &P,
+    port: &impl BlockPort,
     options: MountOptions,
-) -> Result<(CowFs<Btrfs<P>>, Recovery), MountError> {
-    let persist = Btrfs::new(port.clone(), options.in_place);
-    mount_with(sim, persist, options).await
+) -> Boxed<'static, Result<(CowFs<Btrfs>, Recovery), MountError>> {
+    mount_copying(sim.clone(), Btrfs::new(port, options.in_place), options)
+}
+
+fn mount_copying(
+    sim: Sim,
+    persist: Btrfs,
+    options: MountOptions,
+) -> Boxed<'static, Result<(CowFs<Btrfs>, Recovery), MountError>> {
+    Box::pin(async move { mount_with(&sim, persist, options).await })
+}
+
+impl From<CowFs<Btrfs>> for AnyBody {
+    fn from(body: CowFs<Btrfs>) -> Self {
+        Self::new(body)
+    }
 }
 
 impl<S: Persist> Core<S> {

@@ -22,7 +22,7 @@
 use crate::format::superblock::Superblock;
 use crate::format::{Block, NODE_SECTORS, SECTOR, SECTOR_BYTES};
 use crate::nodes::TreeKind;
-use host::{BlockPort, Purpose, Who};
+use host::{BlockPort, Disk, Purpose, Who};
 use nand::Payload;
 use ssd::{Content, IoError};
 use std::ops::Range;
@@ -109,11 +109,9 @@ pub struct Batch {
 /// A persistence strategy, which owns the port; see the contract in the module docs.
 #[allow(async_fn_in_trait, reason = "a simulation is one thread")]
 pub trait Persist: 'static {
-    /// Port that serves all reads, and takes copied contents and fresh nodes.
-    type Port: BlockPort;
-
-    /// The port below this strategy, for reads and copies of the body.
-    fn port(&self) -> &Self::Port;
+    /// The port below this strategy: it serves all reads, and takes copied contents and fresh
+    /// nodes.
+    fn port(&self) -> &Disk;
 
     /// Whether unshared nodes are changed in place. Each force is then a commit of its own,
     /// and no log tree is kept.
@@ -181,7 +179,7 @@ pub trait Persist: 'static {
 /// # Errors
 /// `EIO`, `EROFS`.
 //= btrfs-format 1.2
-pub async fn publish_copies<P: BlockPort>(port: &P, batch: Batch) -> Result<()> {
+pub async fn publish_copies(port: &Disk, batch: Batch) -> Result<()> {
     write_nodes(port, &batch.fresh, batch.origin).await?;
     if !vfs::mutant::is("btrfs-superblock-before-nodes") {
         port.flush().await.map_err(errno)?;
@@ -204,11 +202,7 @@ pub async fn publish_copies<P: BlockPort>(port: &P, batch: Batch) -> Result<()> 
 ///
 /// # Errors
 /// `EIO`, `EROFS`.
-pub async fn write_nodes<P: BlockPort>(
-    port: &P,
-    nodes: &[FreshNode],
-    origin: Origin,
-) -> Result<()> {
+pub async fn write_nodes(port: &Disk, nodes: &[FreshNode], origin: Origin) -> Result<()> {
     let mut places: Vec<(u64, &FreshNode)> = Vec::new();
     for node in nodes {
         places.extend(node.places.iter().map(|place| (*place, node)));
@@ -267,8 +261,8 @@ const COMMAND_SECTORS: usize = 256;
 ///
 /// # Errors
 /// `EIO`, `EROFS`.
-pub async fn write_run<P: BlockPort>(
-    port: &P,
+pub async fn write_run(
+    port: &Disk,
     at: u64,
     contents: &[Payload],
     placement: Placement,
@@ -287,12 +281,7 @@ pub async fn write_run<P: BlockPort>(
 ///
 /// # Errors
 /// `EIO`.
-pub(crate) async fn read_run<P: BlockPort>(
-    port: &P,
-    at: u64,
-    out: &mut [Payload],
-    who: Who,
-) -> Result<()> {
+pub(crate) async fn read_run(port: &Disk, at: u64, out: &mut [Payload], who: Who) -> Result<()> {
     for (turn, some) in out.chunks_mut(COMMAND_SECTORS).enumerate() {
         let at = at + (turn * COMMAND_SECTORS * SECTOR) as u64;
         let extent = extent(at, some.len());
@@ -317,23 +306,24 @@ pub(crate) fn extent(at: u64, sectors: usize) -> Extent {
 
 /// Btrfs as in Linux: nodes and contents are copied; with `nodatacow`, contents are
 /// overwritten in place and new files have no sums.
-pub struct Btrfs<P> {
-    port: P,
+pub struct Btrfs {
+    port: Disk,
     in_place: bool,
 }
 
-impl<P: BlockPort> Btrfs<P> {
+impl Btrfs {
     /// Creates the strategy over `port`; `in_place` overwrites contents in place (`nodatacow`).
     #[must_use]
-    pub const fn new(port: P, in_place: bool) -> Self {
-        Self { port, in_place }
+    pub fn new(port: &impl BlockPort, in_place: bool) -> Self {
+        Self {
+            port: Disk::from(port),
+            in_place,
+        }
     }
 }
 
-impl<P: BlockPort> Persist for Btrfs<P> {
-    type Port = P;
-
-    fn port(&self) -> &P {
+impl Persist for Btrfs {
+    fn port(&self) -> &Disk {
         &self.port
     }
 
@@ -356,8 +346,8 @@ impl<P: BlockPort> Persist for Btrfs<P> {
 ///
 /// # Errors
 /// The error of the first damaged copy if no copy is valid.
-pub(crate) async fn newest<P: BlockPort>(
-    port: &P,
+pub(crate) async fn newest(
+    port: &Disk,
     origin: Origin,
 ) -> std::result::Result<Superblock, crate::format::superblock::SuperError> {
     use crate::format::superblock::SuperError;

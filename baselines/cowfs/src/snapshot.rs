@@ -18,11 +18,11 @@ use crate::fs::{Core, CowFs, LAST_TREE, ino_of};
 use crate::inodes::inode_key;
 use crate::names::Named;
 use crate::nodes::Node;
-use crate::persist::Persist;
-use sim::Permit;
+use crate::persist::{Btrfs, Persist};
+use sim::{Boxed, Permit};
 use std::collections::BTreeSet;
 use std::rc::Rc;
-use vfs::{Errno, FileKind, Ino, Result, Timestamp};
+use vfs::{AnyBody, Errno, FileKind, Ino, Result, Timestamp};
 
 /// Items that creating or dropping a snapshot changes, besides shared nodes.
 const ITEMS: u64 = 16;
@@ -49,6 +49,42 @@ impl<S: Persist> CowFs<S> {
     pub async fn drop_snapshot(&self, name: &[u8], now: Timestamp) -> Result<()> {
         self.core.drop_snapshot(name, now).await
     }
+}
+
+/// Snapshots of a mounted file system, whatever its strategy.
+pub trait Snapshots {
+    /// As [`CowFs::snapshot`].
+    fn snapshot<'a>(
+        &'a self,
+        name: &'a [u8],
+        read_only: bool,
+        now: Timestamp,
+    ) -> Boxed<'a, Result<Ino>>;
+
+    /// As [`CowFs::drop_snapshot`].
+    fn drop_snapshot<'a>(&'a self, name: &'a [u8], now: Timestamp) -> Boxed<'a, Result<()>>;
+}
+
+impl<S: Persist> Snapshots for CowFs<S> {
+    fn snapshot<'a>(
+        &'a self,
+        name: &'a [u8],
+        read_only: bool,
+        now: Timestamp,
+    ) -> Boxed<'a, Result<Ino>> {
+        Box::pin(Self::snapshot(self, name, read_only, now))
+    }
+
+    fn drop_snapshot<'a>(&'a self, name: &'a [u8], now: Timestamp) -> Boxed<'a, Result<()>> {
+        Box::pin(Self::drop_snapshot(self, name, now))
+    }
+}
+
+/// The snapshots of Btrfs; `None` if `body` is another file system.
+#[must_use]
+pub fn snapshots(body: &AnyBody) -> Option<&dyn Snapshots> {
+    let body: &CowFs<Btrfs> = body.own()?;
+    Some(body)
 }
 
 impl<S: Persist> Core<S> {

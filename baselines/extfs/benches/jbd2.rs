@@ -59,13 +59,13 @@ impl BlockPort for Nothing {
     }
 }
 
-async fn open(sim: &sim::Sim) -> Jbd2<Nothing> {
+async fn open(sim: &sim::Sim) -> Jbd2 {
     let superblock = Payload::Bytes(Arc::new(*jbd2::format(LOG, [0; 16])));
     let runs = vec![Run {
         start: 0,
         len: u64::from(LOG),
     }];
-    let opened = Jbd2::open(sim, Nothing { superblock }, JournalConfig::new(runs)).await;
+    let opened = Jbd2::open(sim, &Nothing { superblock }, JournalConfig::new(runs)).await;
     opened.expect("the journal is new").0
 }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use units::{Bytes, Placement};
 use vfs::{Body, DirtyPage, FileKind, Inode, NewInode, Timestamp};
 
-type Fs = ExtFs<NoJournal<RamDisk>>;
+type Fs = ExtFs<NoJournal>;
 type Node = Inode<Private>;
 
 const NOW: Timestamp = Timestamp {
@@ -29,7 +29,7 @@ async fn mounted(sim: &Sim) -> Fs {
         .map(|(block, bytes)| (block, payload(bytes)))
         .collect();
     let disk = RamDisk::holding(sim, Bytes(options.blocks * BLOCK as u64), contents);
-    let persist = NoJournal::new(sim, disk, 1 << 16, Placement(0));
+    let persist = NoJournal::new(sim, &disk, 1 << 16, Placement(0));
     let mounted = ExtFs::mount(sim, persist, MountOptions::default()).await;
     mounted.expect("a new file system can be mounted")
 }

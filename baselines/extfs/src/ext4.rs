@@ -6,16 +6,16 @@
 use crate::fs::ExtFs;
 use crate::geometry::MountError;
 use crate::jbd2::{Jbd2, JournalConfig, JournalError, Mode, Recovery, inspect};
-use crate::journal::{JournalPlace, find_journal, find_torn_journal};
+use crate::journal::{JournalPlace, find, find_torn_journal};
 use crate::mkfs::{Blocks, MkfsError, MkfsOptions, mkfs};
 use crate::mount::MountOptions;
 use crate::placer::Placer;
 use crate::{BLOCK, Run};
-use host::{BlockPort, Purpose, Who};
-use sim::Sim;
+use host::{BlockPort, Disk, Purpose, Who};
+use sim::{Boxed, Sim};
 use ssd::{Content, IoError};
 use units::{Extent, Ns, Origin, Placement, SECTOR};
-use vfs::Timestamp;
+use vfs::{AnyBody, Timestamp};
 
 /// Host sectors of a block.
 const SECTORS: u64 = BLOCK as u64 / SECTOR;
@@ -73,11 +73,29 @@ pub enum Ext4Error {
     NoJournal,
 }
 
+impl From<ExtFs<Jbd2>> for AnyBody {
+    fn from(body: ExtFs<Jbd2>) -> Self {
+        Self::new(body)
+    }
+}
+
 /// Creates a file system on `port`. The whole drive is deallocated first.
 ///
 /// # Errors
 /// If the options are invalid or the drive fails.
-pub async fn format<P: BlockPort>(port: &P, options: &MkfsOptions) -> Result<(), Ext4Error> {
+pub fn format<'a>(
+    port: &impl BlockPort,
+    options: &'a MkfsOptions,
+) -> Boxed<'a, Result<(), Ext4Error>> {
+    format_disk(Disk::from(port), options)
+}
+
+/// As [`format`], for any disk.
+pub(crate) fn format_disk(port: Disk, options: &MkfsOptions) -> Boxed<'_, Result<(), Ext4Error>> {
+    Box::pin(async move { make(&port, options).await })
+}
+
+async fn make(port: &Disk, options: &MkfsOptions) -> Result<(), Ext4Error> {
     let blocks = mkfs(options)?;
     host::deallocate(port).await?;
     for run in runs(&blocks) {
@@ -101,7 +119,7 @@ fn runs(blocks: &Blocks) -> Vec<Run> {
     runs
 }
 
-async fn write<P: BlockPort>(port: &P, run: Run, blocks: &Blocks) -> Result<(), IoError> {
+async fn write(port: &Disk, run: Run, blocks: &Blocks) -> Result<(), IoError> {
     let bytes: Vec<u8> = (run.start..run.start + run.len)
         .flat_map(|block| blocks[&block].iter().copied())
         .collect();
@@ -115,15 +133,15 @@ async fn write<P: BlockPort>(port: &P, run: Run, blocks: &Blocks) -> Result<(), 
 }
 
 /// Whether the superblock has lines of different times, as an undo journal leaves them.
-async fn is_torn<P: BlockPort>(port: &P) -> bool {
+async fn is_torn(port: &Disk) -> bool {
     let Ok(Some(place)) = find_torn_journal(port).await else {
         return false;
     };
     inspect(port, &place.runs).await.is_ok_and(|log| log.lent)
 }
 
-async fn locate<P: BlockPort>(port: &P) -> Result<Option<JournalPlace>, Ext4Error> {
-    match find_journal(port).await {
+async fn locate(port: &Disk) -> Result<Option<JournalPlace>, Ext4Error> {
+    match find(port).await {
         Err(MountError::Checksum) if is_torn(port).await => Err(JournalError::Lent.into()),
         found => Ok(found?),
     }
@@ -134,7 +152,15 @@ async fn locate<P: BlockPort>(port: &P) -> Result<Option<JournalPlace>, Ext4Erro
 /// # Errors
 /// If the file system or its journal is invalid or the drive fails; [`JournalError::Lent`] if the
 /// journal holds records of another mechanism.
-pub async fn has_to_recover<P: BlockPort>(port: &P) -> Result<bool, Ext4Error> {
+pub fn has_to_recover(port: &impl BlockPort) -> Boxed<'static, Result<bool, Ext4Error>> {
+    has_records(Disk::from(port))
+}
+
+fn has_records(port: Disk) -> Boxed<'static, Result<bool, Ext4Error>> {
+    Box::pin(async move { look(&port).await })
+}
+
+async fn look(port: &Disk) -> Result<bool, Ext4Error> {
     let Some(place) = locate(port).await? else {
         return Ok(false);
     };
@@ -151,11 +177,27 @@ pub async fn has_to_recover<P: BlockPort>(port: &P) -> Result<bool, Ext4Error> {
 ///
 /// # Errors
 /// If the file system or its journal is invalid or the drive fails.
-pub async fn mount<P: BlockPort>(
+pub fn mount(
     sim: &Sim,
-    port: &P,
+    port: &impl BlockPort,
     options: Options,
-) -> Result<(ExtFs<Jbd2<P>>, Recovery), Ext4Error> {
+) -> Boxed<'static, Result<(ExtFs<Jbd2>, Recovery), Ext4Error>> {
+    mount_disk(sim.clone(), Disk::from(port), options)
+}
+
+fn mount_disk(
+    sim: Sim,
+    port: Disk,
+    options: Options,
+) -> Boxed<'static, Result<(ExtFs<Jbd2>, Recovery), Ext4Error>> {
+    Box::pin(async move { open(&sim, &port, options).await })
+}
+
+async fn open(
+    sim: &Sim,
+    port: &Disk,
+    options: Options,
+) -> Result<(ExtFs<Jbd2>, Recovery), Ext4Error> {
     let place = locate(port).await?.ok_or(Ext4Error::NoJournal)?;
     let placer = match options.placed {
         true => Placer::for_handles(port.handles()),
@@ -171,7 +213,7 @@ pub async fn mount<P: BlockPort>(
         epoch: u64::try_from(options.start.secs).unwrap_or(0),
         ..JournalConfig::new(place.runs)
     };
-    let (journal, recovery) = Jbd2::open(sim, port.clone(), config).await?;
+    let (journal, recovery) = Jbd2::open(sim, port, config).await?;
     let options = MountOptions {
         now: options.start,
         placer,

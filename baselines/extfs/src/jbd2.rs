@@ -73,12 +73,12 @@ use cache::{Cache, Slot};
 use force::Flushes;
 use format::Form;
 pub(crate) use format::Superblock;
-use host::{BlockPort, Purpose, Who};
+use host::{BlockPort, Disk, Purpose, Who};
 pub(crate) use log::{Map, Piece as LogPiece, write_pieces};
 use log::{Span, extent};
 use nand::{Payload, UNIT};
 use recover::Recover;
-use sim::{Lock, Semaphore, Signal, Sim};
+use sim::{Boxed, Lock, Semaphore, Signal, Sim};
 use ssd::{Content, IoError};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -128,9 +128,9 @@ struct State {
     flusher: bool,
 }
 
-struct Core<P> {
+struct Core {
     sim: Sim,
-    port: P,
+    port: Disk,
     config: JournalConfig,
     map: Map,
     form: Form,
@@ -150,11 +150,11 @@ struct Core<P> {
 }
 
 /// The block journal over a port.
-pub struct Jbd2<P> {
-    core: Rc<Core<P>>,
+pub struct Jbd2 {
+    core: Rc<Core>,
 }
 
-impl<P> Clone for Jbd2<P> {
+impl Clone for Jbd2 {
     fn clone(&self) -> Self {
         Self {
             core: Rc::clone(&self.core),
@@ -169,15 +169,31 @@ pub fn format(blocks: u32, uuid: [u8; 16]) -> Box<[u8; BLOCK]> {
     Superblock::new(blocks, uuid).encode()
 }
 
-impl<P: BlockPort> Jbd2<P> {
+impl Jbd2 {
     /// Recovers the journal and opens it.
     ///
     /// # Errors
     /// If there is no journal, if it is damaged or of an unknown kind, or if the medium fails.
     /// Nothing is written then, except for part of a replay during which the medium failed.
-    pub async fn open(
+    pub fn open(
         sim: &Sim,
-        port: P,
+        port: &impl BlockPort,
+        config: JournalConfig,
+    ) -> Boxed<'static, std::result::Result<(Self, Recovery), JournalError>> {
+        Self::boxed(sim.clone(), Disk::from(port), config)
+    }
+
+    fn boxed(
+        sim: Sim,
+        port: Disk,
+        config: JournalConfig,
+    ) -> Boxed<'static, std::result::Result<(Self, Recovery), JournalError>> {
+        Box::pin(async move { Self::on(&sim, port, config).await })
+    }
+
+    async fn on(
+        sim: &Sim,
+        port: Disk,
         config: JournalConfig,
     ) -> std::result::Result<(Self, Recovery), JournalError> {
         let blocks = port.capacity().0 / UNIT as u64;
@@ -264,8 +280,8 @@ impl State {
     }
 }
 
-impl<P: BlockPort> Core<P> {
-    fn new(sim: &Sim, port: P, config: JournalConfig, map: Map, superblock: Superblock) -> Self {
+impl Core {
+    fn new(sim: &Sim, port: Disk, config: JournalConfig, map: Map, superblock: Superblock) -> Self {
         Self {
             sim: sim.clone(),
             blocks: port.capacity().0 / UNIT as u64,
@@ -350,7 +366,7 @@ impl<P: BlockPort> Core<P> {
     }
 }
 
-impl<P: BlockPort> Persist for Jbd2<P> {
+impl Persist for Jbd2 {
     type Tx = Handle;
 
     async fn read(&self, block: u64, purpose: Purpose) -> Result<Rc<Buffer>> {

@@ -9,7 +9,8 @@ use crate::geometry::{Geometry, MountError};
 use crate::mount::read_group;
 use crate::nojournal::errno;
 use crate::persist::Run;
-use host::{BlockPort, Purpose, Who};
+use host::{BlockPort, Disk, Purpose, Who};
+use sim::Boxed;
 use units::{Extent, Origin, SECTOR};
 
 /// Fewest blocks of a journal, as in Linux (`JBD2_MIN_JOURNAL_BLOCKS`).
@@ -41,7 +42,7 @@ impl JournalPlace {
     }
 }
 
-async fn read(port: &impl BlockPort, block: u64) -> Result<[u8; BLOCK], MountError> {
+async fn read(port: &Disk, block: u64) -> Result<[u8; BLOCK], MountError> {
     let sectors = BLOCK as u64 / SECTOR;
     let mut bytes = [0; BLOCK];
     let who = Who {
@@ -58,7 +59,18 @@ async fn read(port: &impl BlockPort, block: u64) -> Result<[u8; BLOCK], MountErr
 ///
 /// # Errors
 /// If the file system or its journal is damaged or not supported, or `EIO`.
-pub async fn find_journal(port: &impl BlockPort) -> Result<Option<JournalPlace>, MountError> {
+pub fn find_journal(
+    port: &impl BlockPort,
+) -> Boxed<'static, Result<Option<JournalPlace>, MountError>> {
+    boxed(Disk::from(port))
+}
+
+fn boxed(port: Disk) -> Boxed<'static, Result<Option<JournalPlace>, MountError>> {
+    Box::pin(async move { find(&port).await })
+}
+
+/// As [`find_journal`], for this crate.
+pub(crate) async fn find(port: &Disk) -> Result<Option<JournalPlace>, MountError> {
     let first = read(port, 0).await?;
     locate(port, 0, &first[sb::OFFSET..sb::OFFSET + sb::SIZE]).await
 }
@@ -67,9 +79,7 @@ pub async fn find_journal(port: &impl BlockPort) -> Result<Option<JournalPlace>,
 /// different versions as an undo journal leaves them, or damaged. The fields that lead to the
 /// journal never change, so a copy of the superblock leads there as well; in a file system of
 /// one group, which has no copy, the torn superblock does.
-pub(crate) async fn find_torn_journal(
-    port: &impl BlockPort,
-) -> Result<Option<JournalPlace>, MountError> {
+pub(crate) async fn find_torn_journal(port: &Disk) -> Result<Option<JournalPlace>, MountError> {
     let mut first = read(port, 0).await?;
     let superblock = &mut first[sb::OFFSET..sb::OFFSET + sb::SIZE];
     let sum = sb::checksum(superblock);
@@ -87,7 +97,7 @@ pub(crate) async fn find_torn_journal(
 const FIRST_COPY: u64 = BLOCK as u64 * 8;
 
 /// Reads the first copy of the superblock; `None` if the medium has none.
-async fn read_copy(port: &impl BlockPort) -> Result<Option<[u8; BLOCK]>, MountError> {
+async fn read_copy(port: &Disk) -> Result<Option<[u8; BLOCK]>, MountError> {
     if port.capacity().0 / BLOCK as u64 <= FIRST_COPY {
         return Ok(None);
     }
@@ -98,7 +108,7 @@ async fn read_copy(port: &impl BlockPort) -> Result<Option<[u8; BLOCK]>, MountEr
 }
 
 async fn locate(
-    port: &impl BlockPort,
+    port: &Disk,
     block: u64,
     superblock: &[u8],
 ) -> Result<Option<JournalPlace>, MountError> {
@@ -118,10 +128,7 @@ async fn locate(
     }))
 }
 
-async fn read_journal_inode(
-    port: &impl BlockPort,
-    geometry: &Geometry,
-) -> Result<Vec<u8>, MountError> {
+async fn read_journal_inode(port: &Disk, geometry: &Geometry) -> Result<Vec<u8>, MountError> {
     let ino = geometry.journal_inode;
     if ino == 0 {
         return Err(MountError::Journal("it is on another device"));
@@ -149,11 +156,7 @@ async fn read_journal_inode(
 
 /// Collects the extents of the journal from its tree. Each step goes down a level, and a node
 /// must map blocks behind the previous ones, so a cycle ends.
-async fn read_runs(
-    port: &impl BlockPort,
-    geometry: &Geometry,
-    slot: &[u8],
-) -> Result<Vec<Run>, MountError> {
+async fn read_runs(port: &Disk, geometry: &Geometry, slot: &[u8]) -> Result<Vec<Run>, MountError> {
     const DAMAGED: MountError = MountError::Journal("its map is damaged");
     if raw::FLAGS.get(slot) & raw::FLAG_EXTENTS == 0 {
         return Err(MountError::Journal("it is not made of extents"));

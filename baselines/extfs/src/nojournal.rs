@@ -8,8 +8,9 @@
 //! Freed blocks are reused only while no write-back is in progress.
 
 use crate::buffer::{BLOCK, Buffer, Cache};
+use crate::fs::ExtFs;
 use crate::persist::{DataWrite, Persist, Run, TxId};
-use host::{BlockPort, Purpose, Who};
+use host::{BlockPort, Disk, Purpose, Who};
 use nand::Payload;
 use sim::{Semaphore, Sim};
 use ssd::{Content, IoError};
@@ -18,7 +19,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 use units::{Extent, Origin, Placement, SECTOR};
-use vfs::{DirtyPage, Errno, Result};
+use vfs::{AnyBody, DirtyPage, Errno, Result};
 
 const SECTORS: u64 = BLOCK as u64 / SECTOR;
 
@@ -27,8 +28,8 @@ const SECTORS: u64 = BLOCK as u64 / SECTOR;
 const COMMAND_BLOCKS: usize = 256;
 
 /// [`Persist`] strategy without a journal.
-pub struct NoJournal<B> {
-    port: B,
+pub struct NoJournal {
+    port: Disk,
     /// Held by the task that writes changes back.
     turn: Semaphore,
     /// Number of buffers that an eviction of clean ones aims for.
@@ -62,13 +63,13 @@ const fn who(purpose: Purpose) -> Who {
     }
 }
 
-impl<B: BlockPort> NoJournal<B> {
+impl NoJournal {
     /// Over `port`, keeping up to `most` blocks of clean metadata in memory;
     /// metadata go to `placement`.
     #[must_use]
-    pub fn new(sim: &Sim, port: B, most: usize, placement: Placement) -> Self {
+    pub fn new(sim: &Sim, port: &impl BlockPort, most: usize, placement: Placement) -> Self {
         Self {
-            port,
+            port: Disk::from(port),
             turn: Semaphore::new(sim, 1),
             most,
             limit: Cell::new(most),
@@ -181,7 +182,13 @@ fn direct(start: u64, offset: u64, len: usize) -> Result<Extent> {
     Ok(Extent::new(first, (len / SECTOR) as u32))
 }
 
-impl<B: BlockPort> Persist for NoJournal<B> {
+impl From<ExtFs<NoJournal>> for AnyBody {
+    fn from(body: ExtFs<NoJournal>) -> Self {
+        Self::new(body)
+    }
+}
+
+impl Persist for NoJournal {
     type Tx = ();
 
     async fn read(&self, block: u64, purpose: Purpose) -> Result<Rc<Buffer>> {

@@ -39,7 +39,7 @@ pub use crate::lines::undo::{format, mkfs_options};
 use crate::mount::MountOptions;
 use crate::placer::Placer;
 use host::BytePort;
-use sim::Sim;
+use sim::{Boxed, Sim};
 use units::{Ns, Origin};
 use vfs::Timestamp;
 
@@ -78,11 +78,11 @@ impl Default for Options {
 ///
 /// # Errors
 /// If the file system is invalid or the drive fails.
-pub async fn mount<P: BytePort>(
+pub fn mount(
     sim: &Sim,
-    port: &P,
+    port: &impl BytePort,
     options: Options,
-) -> Result<(ExtFs<UndoLines<P>>, Undone), MountError> {
+) -> Boxed<'static, Result<(ExtFs<UndoLines>, Undone), MountError>> {
     let placer = Placer::default();
     let lines = LineOptions {
         in_place: true,
@@ -102,5 +102,5 @@ pub async fn mount<P: BytePort>(
         discard: options.discard,
         ..MountOptions::default()
     };
-    undo::mount(sim, port, lines, mounting).await
+    undo::mount(sim, port, lines, mounting)
 }

@@ -248,7 +248,7 @@ impl<P: RawPort> BlockPort for HostFtl<P> {
 }
 
 fn take<'a, S: Sink>(parts: impl Iterator<Item = (Part, &'a Payload)>, sink: &mut S) {
-    if !S::WANTED {
+    if !sink.is_wanted() {
         return;
     }
     for (part, payload) in parts {

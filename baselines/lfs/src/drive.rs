@@ -6,20 +6,20 @@ use crate::mount::{MountError, MountOptions, mount_with};
 use crate::persist::{Log, MainArea, Pack, Persist, SectionUse, Table};
 use crate::zones::{Zoned, linear, open_zones};
 use crate::{Block, LfsFs, Recovery};
-use host::{DrivePort, Who, ZonedPort};
+use host::{BlockPort, Disk, Linear, Who, ZoneDisk, ZonedPort};
 use nand::Payload;
-use sim::Sim;
-use vfs::Result;
+use sim::{Boxed, Sim};
+use vfs::{AnyBody, Result};
 
 /// Strategy of [`Persist`], chosen by the kind of the drive.
-pub enum OnDrive<P: DrivePort> {
+pub enum OnDrive {
     /// Tables and logs are written in place, on a drive without zones.
-    Blocks(InPlace<P>),
+    Blocks(InPlace),
     /// Tables lie in conventional zones, logs in sequential zones.
-    Zones(Zoned<P::Zones>),
+    Zones(Zoned),
 }
 
-impl<P: DrivePort> Persist for OnDrive<P> {
+impl Persist for OnDrive {
     type Main = Self;
 
     fn main(&self) -> &Self {
@@ -48,7 +48,7 @@ impl<P: DrivePort> Persist for OnDrive<P> {
     }
 }
 
-impl<P: DrivePort> MainArea for OnDrive<P> {
+impl MainArea for OnDrive {
     async fn read(&self, addr: u32, blocks: &mut [Payload], who: Who) -> Result<()> {
         match self {
             Self::Blocks(on) => on.read(addr, blocks, who).await,
@@ -106,18 +106,20 @@ impl<P: DrivePort> MainArea for OnDrive<P> {
     }
 }
 
-/// Makes a file system on `drive`: with [`format_zones`] if it has zones, else with [`format()`].
+/// Makes a file system on a drive: with [`format_zones`] on `zones` if it has any, else with
+/// [`format()`] on `disk`.
 ///
 /// # Errors
 /// [`MkfsError::Io`] if the drive failed; otherwise the option that does not fit the drive.
-pub async fn format_drive<P: DrivePort>(
+pub fn format_drive<'a>(
     sim: &Sim,
-    drive: &P,
-    options: &MkfsOptions,
-) -> std::result::Result<(), MkfsError> {
-    match drive.zones() {
-        Some(zones) => format_zones(sim, &zones, options).await,
-        None => format(drive, options).await,
+    disk: &Disk,
+    zones: Option<ZoneDisk>,
+    options: &'a MkfsOptions,
+) -> Boxed<'a, std::result::Result<(), MkfsError>> {
+    match zones {
+        Some(zones) => format_zones(sim, &zones, options),
+        None => format(disk, options),
     }
 }
 
@@ -126,12 +128,25 @@ pub async fn format_drive<P: DrivePort>(
 ///
 /// # Errors
 /// [`MkfsError::Io`] if a zone failed; otherwise the option that does not fit the zones.
-pub async fn format_zones<Z: ZonedPort>(
+pub fn format_zones<'a>(
     sim: &Sim,
-    zones: &Z,
+    zones: &impl ZonedPort,
+    options: &'a MkfsOptions,
+) -> Boxed<'a, std::result::Result<(), MkfsError>> {
+    format_linear(linear(sim, zones), options)
+}
+
+fn format_linear(
+    linear: Linear<ZoneDisk>,
+    options: &MkfsOptions,
+) -> Boxed<'_, std::result::Result<(), MkfsError>> {
+    Box::pin(async move { make(&linear, options).await })
+}
+
+async fn make(
+    linear: &Linear<ZoneDisk>,
     options: &MkfsOptions,
 ) -> std::result::Result<(), MkfsError> {
-    let linear = linear(sim, zones);
     let fits = MkfsOptions::on_zones(*linear.packing().limits())?;
     let options = MkfsOptions {
         blocks: fits.blocks,
@@ -140,26 +155,58 @@ pub async fn format_zones<Z: ZonedPort>(
         ..options.clone()
     };
     linear.clear().await?;
-    format(&linear, &options).await
+    format(linear, &options).await
 }
 
-/// Mounts F2FS from `drive`, and recovers files that were synced after the last checkpoint. On
-/// zones the options are changed by [`MountOptions::for_zones`].
+/// Mounts F2FS with tables in place, as Linux does, from `port`, and recovers files that were synced
+/// after the last checkpoint.
+///
+/// # Errors
+/// [`MountError`]: no superblock or whole checkpoint, a damaged part, a lack of room for
+/// recovery, or a failure of the drive.
+pub fn mount(
+    sim: &Sim,
+    port: &impl BlockPort,
+    options: MountOptions,
+) -> Boxed<'static, std::result::Result<(LfsFs<OnDrive>, Recovery), MountError>> {
+    mount_on(sim.clone(), Disk::from(port), None, options)
+}
+
+/// Mounts F2FS from a drive, and recovers files that were synced after the last checkpoint. On zones
+/// the options are changed by [`MountOptions::for_zones`].
 ///
 /// # Errors
 /// [`MountError`]: a damaged part, a lack of room for recovery, or a failure of the drive.
-pub async fn mount_drive<P: DrivePort>(
+pub fn mount_drive(
     sim: &Sim,
-    drive: &P,
+    disk: Disk,
+    zones: Option<ZoneDisk>,
     options: MountOptions,
-) -> std::result::Result<(LfsFs<OnDrive<P>>, Recovery), MountError> {
-    let Some(zones) = drive.zones() else {
-        let opened = InPlace::open(drive.clone(), options.placed, options.origin);
-        let (persist, found) = opened.await?;
-        return mount_with(sim, OnDrive::Blocks(persist), found, options).await;
-    };
-    let (persist, found) = open_zones(sim, &zones, options.origin).await?;
-    mount_with(sim, OnDrive::Zones(persist), found, options.for_zones()).await
+) -> Boxed<'static, std::result::Result<(LfsFs<OnDrive>, Recovery), MountError>> {
+    mount_on(sim.clone(), disk, zones, options)
+}
+
+fn mount_on(
+    sim: Sim,
+    disk: Disk,
+    zones: Option<ZoneDisk>,
+    options: MountOptions,
+) -> Boxed<'static, std::result::Result<(LfsFs<OnDrive>, Recovery), MountError>> {
+    Box::pin(async move {
+        let Some(zones) = zones else {
+            let opened = InPlace::open(disk, options.placed, options.origin);
+            let (persist, found) = opened.await?;
+            return mount_with(&sim, OnDrive::Blocks(persist), found, options).await;
+        };
+        let (persist, found) = open_zones(&sim, &zones, options.origin).await?;
+        mount_with(&sim, OnDrive::Zones(persist), found, options.for_zones()).await
+    })
+}
+
+impl From<LfsFs<OnDrive>> for AnyBody {
+    fn from(body: LfsFs<OnDrive>) -> Self {
+        Self::new(body)
+    }
 }
 
 /// Mounts F2FS from `zones` with `options` changed by [`MountOptions::for_zones`], and recovers
@@ -167,11 +214,21 @@ pub async fn mount_drive<P: DrivePort>(
 ///
 /// # Errors
 /// [`MountError`] as for [`mount_drive`].
-pub async fn mount_zones<Z: ZonedPort>(
+pub fn mount_zones(
     sim: &Sim,
-    zones: &Z,
+    zones: &impl ZonedPort,
     options: MountOptions,
-) -> std::result::Result<(LfsFs<Zoned<Z>>, Recovery), MountError> {
-    let (persist, found) = open_zones(sim, zones, options.origin).await?;
-    mount_with(sim, persist, found, options.for_zones()).await
+) -> Boxed<'static, std::result::Result<(LfsFs<OnDrive>, Recovery), MountError>> {
+    mount_zone_disk(sim.clone(), ZoneDisk::from(zones), options)
+}
+
+fn mount_zone_disk(
+    sim: Sim,
+    zones: ZoneDisk,
+    options: MountOptions,
+) -> Boxed<'static, std::result::Result<(LfsFs<OnDrive>, Recovery), MountError>> {
+    Box::pin(async move {
+        let (persist, found) = open_zones(&sim, &zones, options.origin).await?;
+        mount_with(&sim, OnDrive::Zones(persist), found, options.for_zones()).await
+    })
 }

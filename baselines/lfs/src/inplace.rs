@@ -10,7 +10,7 @@ use crate::format::superblock::{Geometry, SuperError};
 use crate::format::{BLOCK, Block, SEG_BLOCKS, blank};
 use crate::persist::{Found, Log, MainArea, Pack, Persist, Table};
 use crate::turns::Turns;
-use host::{BlockPort, Purpose, Who};
+use host::{BlockPort, Disk, Purpose, Who};
 use nand::Payload;
 use ssd::{Content, IoError};
 use std::cell::Cell;
@@ -70,8 +70,8 @@ impl Placer {
 }
 
 /// The strategy that writes tables and logs in place on a port of blocks.
-pub struct InPlace<P> {
-    port: P,
+pub struct InPlace {
+    port: Disk,
     placer: Placer,
     origin: Origin,
     geometry: Geometry,
@@ -99,11 +99,7 @@ const fn metadata(origin: Origin, purpose: Purpose) -> Who {
     Who { origin, purpose }
 }
 
-async fn read_block<P: BlockPort>(
-    port: &P,
-    block: u32,
-    who: Who,
-) -> std::result::Result<Box<Block>, IoError> {
+async fn read_block(port: &Disk, block: u32, who: Who) -> std::result::Result<Box<Block>, IoError> {
     let mut bytes = blank();
     let mut sink = bytes.as_mut_slice();
     port.read(extent(block, 1), &mut sink, who).await?;
@@ -111,8 +107,8 @@ async fn read_block<P: BlockPort>(
 }
 
 /// Writes a run of blocks, in commands of a size that drives take.
-async fn write_run<P: BlockPort>(
-    port: &P,
+async fn write_run(
+    port: &Disk,
     start: u32,
     blocks: &[Payload],
     placement: Placement,
@@ -140,8 +136,8 @@ pub(crate) fn runs<T>(blocks: impl IntoIterator<Item = (u32, T)>) -> Vec<(u32, V
 }
 
 /// The pack in one of the segments; none if it is not whole.
-async fn read_pack<P: BlockPort>(
-    port: &P,
+async fn read_pack(
+    port: &Disk,
     geometry: &Geometry,
     segment: u32,
     who: Who,
@@ -158,13 +154,13 @@ async fn read_pack<P: BlockPort>(
     Ok(Pack::decode(blocks, geometry))
 }
 
-impl<P: BlockPort> InPlace<P> {
+impl InPlace {
     /// Finds the last state on `port`.
     ///
     /// # Errors
     /// [`OpenError`]: no superblock or no whole checkpoint, or the drive failed.
     pub(crate) async fn open(
-        port: P,
+        port: Disk,
         placed: bool,
         origin: Origin,
     ) -> std::result::Result<(Self, Found), OpenError> {
@@ -212,7 +208,7 @@ impl<P: BlockPort> InPlace<P> {
     }
 
     /// The port of the drive that holds the file system.
-    pub fn port(&self) -> &P {
+    pub fn port(&self) -> &Disk {
         &self.port
     }
 
@@ -237,7 +233,7 @@ impl<P: BlockPort> InPlace<P> {
     }
 }
 
-impl<P: BlockPort> Persist for InPlace<P> {
+impl Persist for InPlace {
     type Main = Self;
 
     fn main(&self) -> &Self {
@@ -288,7 +284,7 @@ impl<P: BlockPort> Persist for InPlace<P> {
     }
 }
 
-impl<P: BlockPort> MainArea for InPlace<P> {
+impl MainArea for InPlace {
     async fn read(&self, addr: u32, mut blocks: &mut [Payload], who: Who) -> Result<()> {
         let extent = extent(addr, blocks.len());
         self.port

@@ -12,7 +12,8 @@ use crate::format::{BLOCK, Block, SEG_BLOCKS, blank, crc, dentry, node, set_high
 use crate::inplace::runs;
 use crate::persist::{Log, Table};
 use crate::turns::place;
-use host::{BlockPort, Purpose, Who};
+use host::{BlockPort, Disk, Purpose, Who};
+use sim::Boxed;
 use ssd::{Content, IoError};
 use std::collections::BTreeMap;
 use units::{Extent, Origin, Placement, SECTOR};
@@ -515,7 +516,18 @@ fn summaries(segments: [u32; 6]) -> Vec<Box<Block>> {
 ///
 /// # Errors
 /// [`MkfsError::Io`] if the drive failed; otherwise the option that does not fit the medium.
-pub async fn format<P: BlockPort>(port: &P, options: &MkfsOptions) -> Result<(), MkfsError> {
+pub fn format<'a>(
+    port: &impl BlockPort,
+    options: &'a MkfsOptions,
+) -> Boxed<'a, Result<(), MkfsError>> {
+    format_disk(Disk::from(port), options)
+}
+
+fn format_disk(port: Disk, options: &MkfsOptions) -> Boxed<'_, Result<(), MkfsError>> {
+    Box::pin(async move { write_all(&port, options).await })
+}
+
+async fn write_all(port: &Disk, options: &MkfsOptions) -> Result<(), MkfsError> {
     let blocks = mkfs(options)?;
     host::deallocate(port).await?;
     let sectors = BLOCK as u64 / SECTOR;

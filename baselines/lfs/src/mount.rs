@@ -10,12 +10,12 @@ use crate::format::summary::{self, Owner, Owners};
 use crate::format::superblock::Geometry;
 use crate::format::{SEG_BLOCKS, high_bit, node};
 use crate::fs::{Core, Counts, LfsFs, Parts, Settings};
-use crate::inplace::{InPlace, OpenError};
+use crate::inplace::OpenError;
 use crate::nat::Nat;
 use crate::persist::{Found, Log, MainArea, Pack, Persist, SectionUse, Table};
 use crate::recover::Recovery;
 use crate::segments::{Segments, Writing};
-use host::{BlockPort, Purpose, Who};
+use host::{Purpose, Who};
 use nand::Payload;
 use sim::Sim;
 use std::collections::BTreeSet;
@@ -347,19 +347,4 @@ async fn recover<S: Persist>(core: &Rc<Core<S>>) -> Result<Recovery, MountError>
         nodes: rolled.nodes,
         orphans,
     })
-}
-
-/// Mounts F2FS with tables in place, as in Linux, from `port`, and recovers forced files.
-///
-/// # Errors
-/// [`MountError`]: no superblock or whole checkpoint, a damaged part, a lack of room for
-/// recovery, or the failure of the drive.
-pub async fn mount<P: BlockPort>(
-    sim: &Sim,
-    port: &P,
-    options: MountOptions,
-) -> Result<(LfsFs<InPlace<P>>, Recovery), MountError> {
-    let opened = InPlace::open(port.clone(), options.placed, options.origin).await;
-    let (persist, found) = opened?;
-    mount_with(sim, persist, found, options).await
 }

@@ -121,7 +121,7 @@ mod tests {
     use super::*;
     use crate::format::summary::Owner;
     use crate::persist::Log;
-    use crate::{InPlace, LfsFs, MkfsOptions, MountOptions, format, mount};
+    use crate::{LfsFs, MkfsOptions, MountOptions, OnDrive, format, mount};
     use host::RamDisk;
     use sim::Kernel;
     use units::Bytes;
@@ -130,7 +130,7 @@ mod tests {
         Timestamp, Vfs,
     };
 
-    type Fs = LfsFs<InPlace<RamDisk>>;
+    type Fs = LfsFs<OnDrive>;
 
     fn on_new<W: Future<Output = ()>>(work: impl FnOnce(Fs) -> W + 'static) {
         let kernel = Kernel::new();

@@ -20,7 +20,7 @@ use crate::format::{BLOCK, SEG_BLOCKS};
 use crate::inplace::{InPlace, OpenError, errno, extent};
 use crate::mkfs::{Areas, MkfsError, MkfsOptions, table_segments};
 use crate::persist::{Found, Log, MainArea, Pack, Persist, SectionUse, Table};
-use host::{BlockPort, Linear, Packing, Who, ZonedPort};
+use host::{BlockPort, Disk, Linear, Packing, Who, ZoneDisk, ZonedPort};
 use nand::Payload;
 use sim::Sim;
 use ssd::{Content, ZoneAction, ZoneKind, ZoneLimits, ZoneState};
@@ -39,21 +39,21 @@ pub const fn packing(limits: ZoneLimits) -> Packing {
 }
 
 /// The zones of `port` as one range of sectors, in the address space of [`packing`].
-pub fn linear<Z: ZonedPort>(sim: &Sim, port: &Z) -> Linear<Z> {
-    Linear::in_grains(sim, port.clone(), GRAIN)
+pub fn linear(sim: &Sim, port: &impl ZonedPort) -> Linear<ZoneDisk> {
+    Linear::in_grains(sim, ZoneDisk::from(port), GRAIN)
 }
 
 /// The main area on zones: section `n` is the `n`th zone from the start of the area.
-pub struct MainZones<Z> {
-    linear: Linear<Z>,
+pub struct MainZones {
+    linear: Linear<ZoneDisk>,
     /// First block of the main area; `section` is the number of blocks of a section.
     main: u32,
     section: u32,
 }
 
-impl<Z: ZonedPort> MainZones<Z> {
+impl MainZones {
     /// The main area of a file system with this geometry; the caller checks [`Self::fits`].
-    pub fn new(linear: Linear<Z>, geometry: &Geometry) -> Self {
+    pub fn new(linear: Linear<ZoneDisk>, geometry: &Geometry) -> Self {
         Self {
             linear,
             main: geometry.main(),
@@ -73,7 +73,7 @@ impl<Z: ZonedPort> MainZones<Z> {
     }
 
     /// The zones as one range of sectors.
-    pub const fn linear(&self) -> &Linear<Z> {
+    pub const fn linear(&self) -> &Linear<ZoneDisk> {
         &self.linear
     }
 
@@ -85,7 +85,7 @@ impl<Z: ZonedPort> MainZones<Z> {
     }
 }
 
-impl<Z: ZonedPort> MainArea for MainZones<Z> {
+impl MainArea for MainZones {
     async fn read(&self, addr: u32, mut blocks: &mut [Payload], who: Who) -> Result<()> {
         let extent = extent(addr, blocks.len());
         let read = self.linear.read(extent, &mut blocks, who);
@@ -157,22 +157,22 @@ impl<Z: ZonedPort> MainArea for MainZones<Z> {
 }
 
 /// The strategy of F2FS on zones: tables in place in conventional zones, logs in the others.
-pub struct Zoned<Z: ZonedPort> {
-    tables: InPlace<Linear<Z>>,
-    main: MainZones<Z>,
+pub struct Zoned {
+    tables: InPlace,
+    main: MainZones,
 }
 
-impl<Z: ZonedPort> Zoned<Z> {
+impl Zoned {
     /// The port of the drive with the zones.
-    pub const fn port(&self) -> &Z {
+    pub const fn port(&self) -> &ZoneDisk {
         self.main.linear.port()
     }
 }
 
-impl<Z: ZonedPort> Persist for Zoned<Z> {
-    type Main = MainZones<Z>;
+impl Persist for Zoned {
+    type Main = MainZones;
 
-    fn main(&self) -> &MainZones<Z> {
+    fn main(&self) -> &MainZones {
         &self.main
     }
 
@@ -233,13 +233,13 @@ impl MkfsOptions {
 /// # Errors
 /// [`OpenError`]: no superblock, no whole checkpoint, sections that are not zones, or a failed
 /// read.
-pub(crate) async fn open_zones<Z: ZonedPort>(
+pub(crate) async fn open_zones(
     sim: &Sim,
-    port: &Z,
+    port: &ZoneDisk,
     origin: Origin,
-) -> std::result::Result<(Zoned<Z>, Found), OpenError> {
+) -> std::result::Result<(Zoned, Found), OpenError> {
     let linear = linear(sim, port);
-    let (tables, found) = InPlace::open(linear.clone(), false, origin).await?;
+    let (tables, found) = InPlace::open(Disk::from(&linear), false, origin).await?;
     let main = MainZones::new(linear, &found.geometry);
     if !main.fits(&found.geometry) {
         return Err(OpenError::Zones);

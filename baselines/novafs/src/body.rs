@@ -4,7 +4,6 @@ use crate::entry::SIZE_MAX;
 use crate::format::{ROOT, TIMES};
 use crate::fs::{Node, NovaFs, Private};
 use crate::names::LINKS_MAX;
-use host::BytePort;
 use nand::Payload;
 use std::ops::Range;
 use units::Refusals;
@@ -13,7 +12,7 @@ use vfs::{
     StatFs, TimeRange, Timestamp, XattrFlags,
 };
 
-impl<P: BytePort> Body for NovaFs<P> {
+impl Body for NovaFs {
     type Private = Private;
 
     fn is_dax(&self) -> bool {

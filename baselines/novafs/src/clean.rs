@@ -15,7 +15,6 @@ use crate::fs::{Node, NovaFs};
 use crate::log::{LINES, Plan, link_purpose, trailer_of};
 use crate::pieces::Run;
 use crate::state::State;
-use host::BytePort;
 use vfs::Result;
 
 /// Counters of cleaning since the mount.
@@ -33,7 +32,7 @@ fn single(start: u64) -> Run {
     Run { start, len: 1 }
 }
 
-impl<P: BytePort> NovaFs<P> {
+impl NovaFs {
     /// Counters of cleaning since the mount.
     #[must_use]
     pub fn cleaning(&self) -> Cleaning {

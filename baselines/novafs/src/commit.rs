@@ -20,7 +20,7 @@ use crate::format::{Anchor, Birth, LINE, LINE_BYTES, Line, PAGE_BYTES, journal, 
 use crate::fs::{Node, NovaFs};
 use crate::log::{Plan, fits};
 use crate::pieces::Run;
-use host::{BytePort, Purpose};
+use host::Purpose;
 use vfs::Result;
 
 /// The part of a commit that concerns one inode.
@@ -120,7 +120,7 @@ impl Journal {
     pub(crate) const BYTES: usize = (undo::MOST as usize + 1) * LINE;
 }
 
-impl<P: BytePort> NovaFs<P> {
+impl NovaFs {
     /// Commits `steps` atomically; each is of another inode, whose turn the caller holds. First
     /// cleans the logs that have to grow.
     pub(crate) async fn commit(&self, steps: Vec<Step<'_>>, class: Class) -> Result<()> {

@@ -11,7 +11,6 @@ use crate::entry::{Entry, Target};
 use crate::format::{LINE_BYTES, PAGE, PAGE_BYTES};
 use crate::fs::{Node, NovaFs};
 use crate::pieces::Run;
-use host::BytePort;
 use nand::Payload;
 use std::ops::Range;
 use std::sync::Arc;
@@ -41,7 +40,7 @@ fn entries(node: &Node, mut first: u64, runs: &[Run], written: bool, size: u64) 
     runs.iter().map(entry).collect()
 }
 
-impl<P: BytePort> NovaFs<P> {
+impl NovaFs {
     /// Reads bytes from `offset` on; holes and bytes past the end are zeros.
     pub(crate) async fn read_at(&self, node: &Node, offset: u64, out: &mut [u8]) -> Result<()> {
         let range = offset..offset + out.len() as u64;

@@ -6,7 +6,7 @@ use crate::format::{Anchor, Geometry, LINE_BYTES, PAGE_BYTES};
 use crate::log::Walk;
 use crate::pieces::Run;
 use crate::state::State;
-use host::{BytePort, Purpose, Who};
+use host::{ByteDisk, BytePort, Purpose, Who};
 use sim::{Permit, Semaphore, Sim};
 use ssd::ByteError;
 use std::cell::{Cell, RefCell};
@@ -14,9 +14,9 @@ use units::{Origin, Refusals};
 use vfs::{Errno, Inode, Result, StatFs};
 
 /// A NOVA file system over the port `P`.
-pub struct NovaFs<P> {
+pub struct NovaFs {
     pub(crate) sim: Sim,
-    pub(crate) port: P,
+    pub(crate) port: ByteDisk,
     pub(crate) geometry: Geometry,
     pub(crate) origin: Origin,
     pub(crate) alloc: RefCell<Alloc>,
@@ -56,10 +56,10 @@ pub(crate) fn damaged<T>(value: Option<T>) -> Result<T> {
     value.ok_or(Errno::EUCLEAN)
 }
 
-impl<P: BytePort> NovaFs<P> {
+impl NovaFs {
     /// The port below the file system.
     #[must_use]
-    pub const fn port(&self) -> &P {
+    pub const fn port(&self) -> &ByteDisk {
         &self.port
     }
 
@@ -160,8 +160,8 @@ impl<P: BytePort> NovaFs<P> {
 }
 
 /// Reads bytes at any address, by whole lines.
-pub(crate) async fn load_bytes<P: BytePort>(
-    port: &P,
+pub(crate) async fn load_bytes(
+    port: &ByteDisk,
     at: u64,
     out: &mut [u8],
     who: Who,
@@ -185,8 +185,8 @@ pub(crate) enum WalkError {
 }
 
 /// Reads a log to its end.
-pub(crate) async fn walk<P: BytePort>(
-    port: &P,
+pub(crate) async fn walk(
+    port: &ByteDisk,
     mut walk: Walk,
     who: Who,
 ) -> std::result::Result<State, WalkError> {

@@ -6,7 +6,8 @@ use crate::format::{
     table_header,
 };
 use crate::mount::MountError;
-use host::{BytePort, Purpose, Who};
+use host::{BlockPort, ByteDisk, BytePort, Purpose, Who};
+use sim::Boxed;
 use units::Origin;
 use vfs::{FileKind, Timestamp};
 
@@ -36,7 +37,18 @@ impl Default for MkfsOptions {
 /// # Errors
 /// [`MountError::Size`] if the port is too small or too large, or there are too many cores; an
 /// error of the port.
-pub async fn mkfs<P: BytePort>(port: &P, options: &MkfsOptions) -> Result<(), MountError> {
+pub fn mkfs<'a>(
+    port: &impl BytePort,
+    options: &'a MkfsOptions,
+) -> Boxed<'a, Result<(), MountError>> {
+    mkfs_disk(ByteDisk::from(port), options)
+}
+
+fn mkfs_disk(port: ByteDisk, options: &MkfsOptions) -> Boxed<'_, Result<(), MountError>> {
+    Box::pin(async move { make(&port, options).await })
+}
+
+async fn make(port: &ByteDisk, options: &MkfsOptions) -> Result<(), MountError> {
     let pages = port.capacity().0 / PAGE_BYTES;
     let cores = u64::from(options.cores);
     let geometry = Geometry::new(pages, cores).ok_or(MountError::Size {

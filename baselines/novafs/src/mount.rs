@@ -14,12 +14,12 @@ use crate::fs::{Core, NovaFs, WalkError, walk};
 use crate::log::{Walk, link_purpose};
 use crate::pieces::Run;
 use crate::state::State;
-use host::{BytePort, Purpose, Who};
-use sim::{Semaphore, Sim};
+use host::{BlockPort, ByteDisk, BytePort, Purpose, Who};
+use sim::{Boxed, Semaphore, Sim};
 use ssd::ByteError;
 use std::cell::{Cell, RefCell};
 use units::Origin;
-use vfs::FileKind;
+use vfs::{AnyBody, FileKind};
 
 /// Options of a mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -177,12 +177,34 @@ pub(crate) fn slots(
         .map(move |(slot, bytes)| (geometry.ino(core, index, slot), bytes))
 }
 
-impl<P: BytePort> NovaFs<P> {
+impl From<NovaFs> for AnyBody {
+    fn from(body: NovaFs) -> Self {
+        Self::new(body)
+    }
+}
+
+impl NovaFs {
     /// Mounts the file system on `port` after recovery.
     ///
     /// # Errors
     /// A missing or damaged file system, or an error of the port.
-    pub async fn mount(sim: &Sim, port: P, options: MountOptions) -> Result<Self, MountError> {
+    pub fn mount(
+        sim: &Sim,
+        port: &impl BytePort,
+        options: MountOptions,
+    ) -> Boxed<'static, Result<Self, MountError>> {
+        Self::boxed(sim.clone(), ByteDisk::from(port), options)
+    }
+
+    fn boxed(
+        sim: Sim,
+        port: ByteDisk,
+        options: MountOptions,
+    ) -> Boxed<'static, Result<Self, MountError>> {
+        Box::pin(async move { Self::open(&sim, port, options).await })
+    }
+
+    async fn open(sim: &Sim, port: ByteDisk, options: MountOptions) -> Result<Self, MountError> {
         let mut line = [0; LINE];
         let who = Who {
             origin: options.origin,

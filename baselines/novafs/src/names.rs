@@ -10,7 +10,7 @@ use crate::fs::{Node, NovaFs, Private, damaged};
 use crate::log::Walk;
 use crate::pieces::Run;
 use crate::state::State;
-use host::{BytePort, Purpose};
+use host::Purpose;
 use vfs::{Attr, DirEntry, Errno, FileKind, Ino, Inode, NewInode, Rename, Result, Timestamp};
 
 /// Most hard links of a file: a choice of ours.
@@ -72,7 +72,7 @@ fn linked(dir: &Node, come: bool, go: bool) -> u32 {
     nlink.saturating_sub(u32::from(go))
 }
 
-impl<P: BytePort> NovaFs<P> {
+impl NovaFs {
     /// Loads an inode: reads its log.
     pub(crate) async fn load_inode(&self, ino: Ino) -> Result<Node> {
         let slot = self.alloc.borrow().slot(ino.0);

@@ -3,14 +3,13 @@
 use crate::alloc::Class;
 use crate::entry::VALUE_MAX;
 use crate::fs::NovaFs;
-use host::BytePort;
 use units::NoSpace;
 use vfs::Errno;
 
 const PAGES: &str = "pages";
 const VALUE: &str = "bytes of the value of an attribute";
 
-impl<P: BytePort> NovaFs<P> {
+impl NovaFs {
     fn refuse(&self, limit: &'static str, why: impl FnOnce() -> NoSpace) -> Errno {
         let now = self.sim.now();
         self.refusals.borrow_mut().note(now, limit, why);

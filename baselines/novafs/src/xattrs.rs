@@ -7,10 +7,10 @@ use crate::entry::{Entry, VALUE_MAX, Value, is_inline};
 use crate::format::{LINE_BYTES, PAGE_BYTES};
 use crate::fs::{Node, NovaFs};
 use crate::pieces::Run;
-use host::{BytePort, Purpose};
+use host::Purpose;
 use vfs::{Errno, Result, Timestamp, XattrFlags};
 
-impl<P: BytePort> NovaFs<P> {
+impl NovaFs {
     /// Value of an extended attribute, read from its page if need be.
     pub(crate) async fn xattr(&self, node: &Node, name: &[u8]) -> Result<Vec<u8>> {
         let value = node.private.state.borrow().xattr(name).cloned();

@@ -67,7 +67,7 @@ fn file(inode: &Node) -> Result<(Group, usize)> {
     }
 }
 
-impl<P: ZonedPort> ZoneFs<P> {
+impl ZoneFs {
     /// The names in a directory, and the places that they lead to.
     fn listed(&self, place: Place) -> Vec<(String, Place)> {
         match place {
@@ -125,7 +125,7 @@ impl<P: ZonedPort> ZoneFs<P> {
     }
 }
 
-impl<P: ZonedPort> Body for ZoneFs<P> {
+impl Body for ZoneFs {
     type Private = Place;
 
     fn max_size(&self) -> u64 {

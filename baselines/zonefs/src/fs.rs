@@ -7,7 +7,7 @@ use crate::errors::{Condition, Length, OnError, after};
 use crate::file::{Attributes, File, Group};
 use crate::mount::{Options, who};
 use crate::superblock::BLOCK;
-use host::{Purpose, Who, ZonedPort};
+use host::{Purpose, Who, ZoneDisk, ZonedPort};
 use sim::Sim;
 use ssd::{Content, ZoneAction, ZoneLimits, ZoneState, ZoneStatus};
 use std::cell::{Cell, RefCell};
@@ -34,10 +34,10 @@ pub struct How {
     pub append: bool,
 }
 
-/// A mounted file system over the zoned drive `P`.
-pub struct ZoneFs<P> {
+/// A mounted file system over a zoned drive.
+pub struct ZoneFs {
     pub(crate) sim: Sim,
-    pub(crate) port: P,
+    pub(crate) port: ZoneDisk,
     pub(crate) options: Options,
     pub(crate) files: [Vec<File>; 2],
     pub(crate) read_only: Cell<bool>,
@@ -45,7 +45,7 @@ pub struct ZoneFs<P> {
     pub(crate) refused: RefCell<Option<Refused>>,
 }
 
-impl<P: ZonedPort> ZoneFs<P> {
+impl ZoneFs {
     /// Number of files in a directory; a directory without files does not exist.
     #[must_use]
     pub fn count(&self, group: Group) -> usize {

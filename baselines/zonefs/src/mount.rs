@@ -4,11 +4,12 @@ use crate::errors::OnError;
 use crate::file::File;
 use crate::fs::ZoneFs;
 use crate::superblock::{BLOCK, Superblock, SuperblockError};
-use host::{Purpose, Who, ZonedPort};
-use sim::Sim;
+use host::{Purpose, Who, ZoneDisk, ZonedPort};
+use sim::{Boxed, Sim};
 use ssd::{Content, ZoneAction, ZoneInfo, ZoneKind, ZoneState, ZoneStatus};
 use std::cell::{Cell, RefCell};
 use units::{Extent, Origin, SECTOR};
+use vfs::AnyBody;
 
 /// Sectors in a block.
 const SECTORS: u64 = BLOCK as u64 / SECTOR;
@@ -51,11 +52,23 @@ pub(crate) const fn who(origin: Origin, purpose: Purpose) -> Who {
 ///
 /// # Errors
 /// [`MountError::Blocks`] or the error of the drive.
-pub async fn mkfs<P: ZonedPort>(
-    port: &P,
+pub fn mkfs<'a>(
+    port: &impl ZonedPort,
+    superblock: &'a Superblock,
+    origin: Origin,
+) -> Boxed<'a, Result<(), MountError>> {
+    mkfs_disk(ZoneDisk::from(port), superblock, origin)
+}
+
+fn mkfs_disk(
+    port: ZoneDisk,
     superblock: &Superblock,
     origin: Origin,
-) -> Result<(), MountError> {
+) -> Boxed<'_, Result<(), MountError>> {
+    Box::pin(async move { make(&port, superblock, origin).await })
+}
+
+async fn make(port: &ZoneDisk, superblock: &Superblock, origin: Origin) -> Result<(), MountError> {
     let zones = report(port).await?;
     for zone in zones
         .iter()
@@ -81,7 +94,7 @@ pub async fn mkfs<P: ZonedPort>(
     Ok(())
 }
 
-async fn report<P: ZonedPort>(port: &P) -> Result<Vec<ZoneInfo>, MountError> {
+async fn report(port: &ZoneDisk) -> Result<Vec<ZoneInfo>, MountError> {
     let limits = port.limits();
     if limits.block != SECTORS {
         return Err(MountError::Blocks(limits.block * SECTOR));
@@ -96,7 +109,7 @@ async fn report<P: ZonedPort>(port: &P) -> Result<Vec<ZoneInfo>, MountError> {
 /// Closes a zone that an earlier user left open, so that all open zones belong to this mount. A
 /// zone without data would stay active after a close, so it is reset.
 //= zonefs 6
-async fn close<P: ZonedPort>(port: &P, zone: &ZoneInfo) -> Result<(), ZoneStatus> {
+async fn close(port: &ZoneDisk, zone: &ZoneInfo) -> Result<(), ZoneStatus> {
     let open = [ZoneState::ImplicitlyOpen, ZoneState::ExplicitlyOpen];
     if zone.kind == ZoneKind::Conventional || !open.contains(&zone.state) {
         return Ok(());
@@ -108,12 +121,34 @@ async fn close<P: ZonedPort>(port: &P, zone: &ZoneInfo) -> Result<(), ZoneStatus
     port.manage(zone.zone, action).await
 }
 
-impl<P: ZonedPort> ZoneFs<P> {
+impl From<ZoneFs> for AnyBody {
+    fn from(body: ZoneFs) -> Self {
+        Self::new(body)
+    }
+}
+
+impl ZoneFs {
     /// Mounts the file system on `port`, and closes zones left open.
     ///
     /// # Errors
     /// An invalid superblock, blocks of another size, or an error of the drive.
-    pub async fn mount(sim: &Sim, port: P, options: Options) -> Result<Self, MountError> {
+    pub fn mount(
+        sim: &Sim,
+        port: &impl ZonedPort,
+        options: Options,
+    ) -> Boxed<'static, Result<Self, MountError>> {
+        Self::boxed(sim.clone(), ZoneDisk::from(port), options)
+    }
+
+    fn boxed(
+        sim: Sim,
+        port: ZoneDisk,
+        options: Options,
+    ) -> Boxed<'static, Result<Self, MountError>> {
+        Box::pin(async move { Self::on(&sim, port, options).await })
+    }
+
+    async fn on(sim: &Sim, port: ZoneDisk, options: Options) -> Result<Self, MountError> {
         let zones = report(&port).await?;
         let mut block = [0; BLOCK];
         let extent = Extent::new(0, SECTORS as u32);

@@ -58,7 +58,7 @@ pub struct Told {
     pub files: Vec<ZoneRow>,
 }
 
-impl<P: ZonedPort> ZoneFs<P> {
+impl ZoneFs {
     /// The report at this instant.
     #[must_use]
     pub fn told(&self) -> Told {

@@ -55,7 +55,9 @@ struct PartSink<'a, S> {
 }
 
 impl<S: Sink> Sink for PartSink<'_, S> {
-    const WANTED: bool = S::WANTED;
+    fn is_wanted(&self) -> bool {
+        self.sink.is_wanted()
+    }
 
     fn take(&mut self, offset: usize, len: usize, payload: &Payload, from: usize) {
         self.sink.take(self.before + offset, len, payload, from);

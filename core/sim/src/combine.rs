@@ -9,6 +9,9 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use units::Ns;
 
+/// A future behind a pointer: its caller neither holds its state nor compiles its code.
+pub type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+
 /// The error of a [`timeout`] whose span has passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Elapsed;

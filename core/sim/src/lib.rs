@@ -41,7 +41,7 @@ mod timeline;
 mod zipf;
 
 pub use chance::{Rng, Seed, mix};
-pub use combine::{Elapsed, join, join_all, timeout};
+pub use combine::{Boxed, Elapsed, join, join_all, timeout};
 pub use kernel::{Cut, JoinHandle, Kernel, Pacer, Sim, Sleep, TaskId};
 pub use prefetch::prefetch;
 pub use server::{Class, Discipline, Server, Service};

@@ -41,7 +41,7 @@ pub enum Content<'a> {
 /// Receiver of the contents of a read.
 pub trait Sink {
     /// Whether the sink uses contents; if not, the drive only spends the time of the read.
-    const WANTED: bool;
+    fn is_wanted(&self) -> bool;
 
     /// Receives `len` bytes at `offset` of the extent: those of `payload` from its byte `from` on.
     fn take(&mut self, offset: usize, len: usize, payload: &Payload, from: usize);
@@ -49,12 +49,18 @@ pub trait Sink {
 
 /// Discards the contents; only the time of the read matters.
 impl Sink for () {
-    const WANTED: bool = false;
+    fn is_wanted(&self) -> bool {
+        false
+    }
+
     fn take(&mut self, _: usize, _: usize, _: &Payload, _: usize) {}
 }
 
 impl Sink for &mut [u8] {
-    const WANTED: bool = true;
+    fn is_wanted(&self) -> bool {
+        true
+    }
+
     fn take(&mut self, offset: usize, len: usize, payload: &Payload, from: usize) {
         let _ = payload.copy_to(from, &mut self[offset..offset + len]);
     }
@@ -63,10 +69,24 @@ impl Sink for &mut [u8] {
 /// Receives contents as they are stored: one payload for each 4,096 bytes of an extent that is
 /// aligned to payloads.
 impl Sink for &mut [Payload] {
-    const WANTED: bool = true;
+    fn is_wanted(&self) -> bool {
+        true
+    }
+
     fn take(&mut self, offset: usize, len: usize, payload: &Payload, from: usize) {
         assert!(from == 0 && len == UNIT, "the extent covers whole payloads");
         self[offset / UNIT] = payload.clone();
+    }
+}
+
+/// A sink of any kind, for ports that are called through a table.
+impl Sink for &mut dyn Sink {
+    fn is_wanted(&self) -> bool {
+        (**self).is_wanted()
+    }
+
+    fn take(&mut self, offset: usize, len: usize, payload: &Payload, from: usize) {
+        (**self).take(offset, len, payload, from);
     }
 }
 

@@ -166,7 +166,7 @@ impl Core {
 
     /// Passes the current contents of `extent` to `sink`.
     pub(crate) fn hand_over<S: Sink>(&self, extent: Extent, sink: &mut S) -> Result<(), IoError> {
-        if !S::WANTED {
+        if !sink.is_wanted() {
             return Ok(());
         }
         let (first, last) = self.pages_of(extent);

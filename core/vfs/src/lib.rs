@@ -80,6 +80,7 @@
 //! have names and attributes and cannot be opened.
 
 mod access;
+mod any;
 mod attr;
 mod body;
 mod clock;
@@ -117,6 +118,7 @@ mod write;
 mod writeback;
 mod xattr;
 
+pub use any::{AnyBody, AnyPrivate};
 pub use body::{Body, Change, DirtyPage, NewInode, Rename};
 pub use clock::{Clock, Compute};
 pub use config::{Atime, CacheConfig, CacheError, CallCosts};

@@ -16,7 +16,7 @@ use engine::{Access, DriveFile};
 use extfs::ext4;
 use extfs::lines::undo;
 use extfs::{BLOCK, Finding, MkfsOptions, check};
-use host::{DrivePort, PmMedia};
+use host::PmMedia;
 use serde::Serialize;
 use sim::{Seed, Sim};
 use ssd::DriveConfig;
@@ -207,9 +207,15 @@ struct Made {
 async fn make(kind: Kind, sim: Sim, port: Attached, options: MkfsOptions) -> Result<(), String> {
     let said = |e: &dyn std::fmt::Display| e.to_string();
     match kind {
-        Kind::Ext4 => ext4::format(&port, &options).await.map_err(|e| said(&e)),
-        Kind::ByteFs => bytefs::format(&port, &options).await.map_err(|e| said(&e)),
-        Kind::Pmfs | Kind::ByteFsDual => undo::format(&port, &options).await.map_err(|e| said(&e)),
+        Kind::Ext4 => ext4::format(&port.disk(), &options)
+            .await
+            .map_err(|e| said(&e)),
+        Kind::ByteFs => bytefs::format(&port.bytes(), &options)
+            .await
+            .map_err(|e| said(&e)),
+        Kind::Pmfs | Kind::ByteFsDual => undo::format(&port.bytes(), &options)
+            .await
+            .map_err(|e| said(&e)),
         Kind::F2fs => {
             let options = lfs::MkfsOptions {
                 uuid: options.uuid,
@@ -217,7 +223,7 @@ async fn make(kind: Kind, sim: Sim, port: Attached, options: MkfsOptions) -> Res
                 label: options.label,
                 ..lfs::MkfsOptions::new(options.blocks)
             };
-            let made = lfs::format_drive(&sim, &port, &options).await;
+            let made = lfs::format_drive(&sim, &port.disk(), port.zone_disk(), &options).await;
             made.map_err(|e| said(&e))
         }
         Kind::Btrfs | Kind::BtrfsNocow | Kind::HyFim => {
@@ -227,7 +233,7 @@ async fn make(kind: Kind, sim: Sim, port: Attached, options: MkfsOptions) -> Res
                 label: options.label,
                 ..cowfs::MkfsOptions::new(options.blocks)
             };
-            let made = cowfs::format(&port, &options).await;
+            let made = cowfs::format(&port.disk(), &options).await;
             made.map_err(|e| said(&e))
         }
         Kind::Persimmon => {
@@ -237,7 +243,7 @@ async fn make(kind: Kind, sim: Sim, port: Attached, options: MkfsOptions) -> Res
                 label: options.label,
                 ..persimmon::MkfsOptions::default()
             };
-            let zones = port.zones().ok_or("the drive has no zones")?;
+            let zones = port.zone_disk().ok_or("the drive has no zones")?;
             let made = persimmon::format(&sim, &zones, &options).await;
             made.map_err(|e| said(&e))
         }
@@ -246,7 +252,9 @@ async fn make(kind: Kind, sim: Sim, port: Attached, options: MkfsOptions) -> Res
                 now: options.now,
                 ..novafs::MkfsOptions::default()
             };
-            novafs::mkfs(&port, &options).await.map_err(|e| said(&e))
+            novafs::mkfs(&port.bytes(), &options)
+                .await
+                .map_err(|e| said(&e))
         }
         Kind::ZoneFs => Err("zonefs has one file for each zone; other files cannot be \
             created"

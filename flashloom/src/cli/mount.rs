@@ -15,14 +15,14 @@ use fuse::{CloseError, MountOptions, Mounted, Show, Volume, VolumeFs};
 use host::{BlockDevice, HostConfig, HostError, PmMedia};
 use sim::Kernel;
 use stack::Attached;
-use stack::hosts::{self, AnyBody, AnyHost, Behaviour, Host};
+use stack::hosts::{self, AnyHost, Behaviour, Host};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::str::FromStr;
 use std::time::SystemTime;
 use units::{Bytes, MIB};
-use vfs::{CacheConfig, Clock, Compute, Vfs};
+use vfs::{AnyBody, CacheConfig, Clock, Compute, Vfs};
 
 /// Memory of the file system's own cache; the kernel has another one above it.
 const CACHE: Bytes = Bytes(256 * MIB);

@@ -6,14 +6,13 @@ use super::failure::Failure;
 use super::file;
 use super::output::Shown;
 use clap::Args;
-use cowfs::{Btrfs, Persist};
 use engine::Access;
-use hyfim::Intra;
 use serde::Serialize;
 use sim::Sim;
+use stack::Attached;
 use std::path::PathBuf;
 use std::time::SystemTime;
-use vfs::Body;
+use vfs::{AnyBody, Body};
 
 /// Take or drop a Btrfs snapshot on an unmounted drive
 ///
@@ -53,10 +52,7 @@ impl Snapshot {
         let sim = bench.kernel.sim();
         let port = bench.attach_as_is(&self.path)?;
         let (name, how) = (self.name.clone().into_bytes(), (self.drop, self.read_only));
-        let changed = match port.memory() {
-            None => bench.finish(change(sim, Btrfs::new(port.clone(), false), name, how)),
-            Some(_) => bench.finish(change(sim, Intra::new(port.clone()), name, how)),
-        };
+        let changed = bench.finish(change(sim, port.clone(), name, how));
         let changed = changed.ok_or_else(|| Failure::at(&self.path, AT_REST))?;
         changed.map_err(|e| Failure::at(&self.path, e))?;
         bench.save(&self.path, &mut file, Some(&port))?;
@@ -75,18 +71,28 @@ impl Snapshot {
 }
 
 /// Mounts the file system, makes or drops the snapshot, and unmounts it.
-async fn change<S: Persist>(
+async fn change(
     sim: Sim,
-    strategy: S,
+    port: Attached,
     name: Vec<u8>,
     (drops, read_only): (bool, bool),
 ) -> Result<(), String> {
     let now = fuse::timestamp(SystemTime::now());
-    let mounted = cowfs::mount_with(&sim, strategy, cowfs::MountOptions::default()).await;
-    let (body, _) = mounted.map_err(|e| e.to_string())?;
+    let options = cowfs::MountOptions::default();
+    let body = match port.memory() {
+        None => cowfs::mount(&sim, &port.disk(), options)
+            .await
+            .map(|(body, _)| AnyBody::from(body)),
+        Some(_) => hyfim::mount_files(&sim, &port.swaps(), options)
+            .await
+            .map(|(body, _)| hyfim::into_any(body)),
+    };
+    let body = body.map_err(|e| e.to_string())?;
+    let snapshots = cowfs::snapshots(&body).or_else(|| hyfim::snapshots(&body));
+    let snapshots = snapshots.ok_or("it has no snapshots")?;
     let done = match drops {
-        true => body.drop_snapshot(&name, now).await,
-        false => body.snapshot(&name, read_only, now).await.map(drop),
+        true => snapshots.drop_snapshot(&name, now).await,
+        false => snapshots.snapshot(&name, read_only, now).await.map(drop),
     };
     done.map_err(|e| e.to_string())?;
     body.unmount().await.map_err(|e| e.to_string())

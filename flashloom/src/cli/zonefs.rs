@@ -106,7 +106,7 @@ pub(super) fn make(bench: &Bench, path: &Path, superblock: Superblock) -> Result
     let sim = bench.kernel.sim();
     let work = async move {
         zonefs::mkfs(&port, &superblock, Origin(0)).await?;
-        ZoneFs::mount(&sim, port, Options::default()).await
+        ZoneFs::mount(&sim, &port, Options::default()).await
     };
     let made = bench
         .finish(work)
@@ -126,7 +126,7 @@ pub(super) fn make(bench: &Bench, path: &Path, superblock: Superblock) -> Result
 /// accept writes. Returns 0, as nothing is replayed.
 pub(super) async fn check(sim: Sim, device: BlockDevice) -> Result<u64, String> {
     let port = ZonedDevice::new(&device).ok_or(NOT_ZONED)?;
-    let mounted = ZoneFs::mount(&sim, port.clone(), Options::default()).await;
+    let mounted = ZoneFs::mount(&sim, &port, Options::default()).await;
     mounted.map_err(|e| e.to_string())?;
     let first = port.report(0, 1).await.map_err(|e| e.to_string())?;
     let open =
@@ -170,7 +170,7 @@ fn power_on(kernel: &Kernel, path: &Path, options: Options) -> Result<Zones, Mou
     let blocks = BlockDevice::new(&sim, HostConfig::default(), device.drive().clone())?;
     let not_zoned = || MountError::Mount(NOT_ZONED.to_owned());
     let port = ZonedDevice::new(&blocks).ok_or_else(not_zoned)?;
-    let work = async move { ZoneFs::mount(&sim, port, options).await };
+    let work = async move { ZoneFs::mount(&sim, &port, options).await };
     let mounted = finish(kernel, work).ok_or(MountError::AtRest)?;
     let fs = mounted.map_err(|e| MountError::Mount(e.to_string()))?;
     Ok(Zones::new(fs, device))

@@ -8,18 +8,18 @@ use crate::names::Paths;
 use crate::state::{State, is_marked, of_key};
 use crate::volume::{Volume, VolumeError};
 use crate::zones::payload;
-use host::ZonedPort;
+use host::ZoneDisk;
 use nand::Payload;
 use shimmer::Options;
-use sim::Sim;
+use sim::{Boxed, Sim};
 use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
 use units::{Origin, Refusals};
 use vfs::{
-    Access, Attr, Body, Change, Cleaning, DirEntry, DirtyPage, ExtentCounts, FallocateMode,
-    FileKind, Ino, Inode, LogStats, NewInode, PAGE, Rename, Result, SeekWhat, StatFs, TimeRange,
-    Timestamp, TreeStats, XattrFlags,
+    Access, AnyBody, AnyPrivate, Attr, Body, Change, Cleaning, DirEntry, DirtyPage, ExtentCounts,
+    FallocateMode, FileKind, Ino, Inode, LogStats, NewInode, PAGE, Rename, Result, SeekWhat,
+    StatFs, TimeRange, Timestamp, TreeStats, XattrFlags,
 };
 
 pub use crate::state::MARK;
@@ -28,21 +28,32 @@ pub use crate::state::MARK;
 //= dissertation 5.3.1
 const ZONE_ROW: u64 = 16;
 
-/// An ordinary file system `B`, with placed files in zones `Z` if the drive has zones.
-pub struct Placed<B, Z> {
-    state: Rc<State<B, Z>>,
+/// An ordinary file system, with placed files in zones if the drive has zones.
+pub struct Placed {
+    state: Rc<State>,
 }
 
-impl<B: Body, Z: ZonedPort> Placed<B, Z> {
+impl Placed {
     /// Mounts placed files beside `below`, in `zones` that hold a volume; without zones, files get
     /// hints only. Requests on behalf of no file have `origin`.
     ///
     /// # Errors
     /// If the zones hold no volume, or fail.
-    pub async fn mount(
+    pub fn mount(
         sim: &Sim,
-        below: B,
-        zones: Option<Z>,
+        below: AnyBody,
+        zones: Option<ZoneDisk>,
+        how: (Chooser, Options),
+        origin: Origin,
+    ) -> Boxed<'static, std::result::Result<Self, VolumeError>> {
+        let sim = sim.clone();
+        Box::pin(async move { Self::open(&sim, below, zones, how, origin).await })
+    }
+
+    async fn open(
+        sim: &Sim,
+        below: AnyBody,
+        zones: Option<ZoneDisk>,
         (chooser, options): (Chooser, Options),
         origin: Origin,
     ) -> std::result::Result<Self, VolumeError> {
@@ -68,7 +79,7 @@ impl<B: Body, Z: ZonedPort> Placed<B, Z> {
 
     /// The ordinary file system.
     #[must_use]
-    pub fn below(&self) -> &B {
+    pub fn below(&self) -> &AnyBody {
         &self.state.below
     }
 
@@ -122,8 +133,14 @@ impl<B: Body, Z: ZonedPort> Placed<B, Z> {
     }
 }
 
-impl<B: Body, Z: ZonedPort> Body for Placed<B, Z> {
-    type Private = B::Private;
+impl From<Placed> for AnyBody {
+    fn from(body: Placed) -> Self {
+        Self::new(body)
+    }
+}
+
+impl Body for Placed {
+    type Private = AnyPrivate;
 
     vfs::pass_body!([|own| &own.state.below] wants_duplicates, is_dax, max_size, max_links, times,
         is_read_only, is_frozen, root, create_unnamed, rmdir, readlink, read_dir, last_cookie, parent, clones, change,
@@ -133,7 +150,7 @@ impl<B: Body, Z: ZonedPort> Body for Placed<B, Z> {
     async fn takes_write(
         &self,
         who: &Access,
-        inode: &Inode<B::Private>,
+        inode: &Inode<AnyPrivate>,
         offset: u64,
         len: u64,
     ) -> Result<bool> {
@@ -153,7 +170,7 @@ impl<B: Body, Z: ZonedPort> Body for Placed<B, Z> {
         Ok(true)
     }
 
-    async fn load(&self, ino: Ino) -> Result<Inode<B::Private>> {
+    async fn load(&self, ino: Ino) -> Result<Inode<AnyPrivate>> {
         let inode = self.state.below.load(ino).await?;
         if !Self::is_regular(&inode.attr.get()) {
             return Ok(inode);
@@ -167,13 +184,13 @@ impl<B: Body, Z: ZonedPort> Body for Placed<B, Z> {
         self.state.met(inode, false).await
     }
 
-    async fn evict(&self, inode: &Inode<B::Private>) -> Result<()> {
+    async fn evict(&self, inode: &Inode<AnyPrivate>) -> Result<()> {
         self.state.paths.forget(inode.ino);
         let left = self.state.left(inode).await;
         self.state.below.evict(inode).await.and(left)
     }
 
-    async fn lookup(&self, dir: &Inode<B::Private>, name: &[u8]) -> Result<Option<Ino>> {
+    async fn lookup(&self, dir: &Inode<AnyPrivate>, name: &[u8]) -> Result<Option<Ino>> {
         let found = self.state.below.lookup(dir, name).await?;
         if let Some(ino) = found {
             self.state.paths.learn(ino, dir.ino, name);
@@ -184,10 +201,10 @@ impl<B: Body, Z: ZonedPort> Body for Placed<B, Z> {
     //= dissertation 5.4.1
     async fn create(
         &self,
-        dir: &Inode<B::Private>,
+        dir: &Inode<AnyPrivate>,
         name: &[u8],
         new: NewInode<'_>,
-    ) -> Result<Inode<B::Private>> {
+    ) -> Result<Inode<AnyPrivate>> {
         let made = self.state.below.create(dir, name, new).await?;
         self.state.paths.learn(made.ino, dir.ino, name);
         match Self::is_regular(&made.attr.get()) {
@@ -198,9 +215,9 @@ impl<B: Body, Z: ZonedPort> Body for Placed<B, Z> {
 
     async fn link(
         &self,
-        dir: &Inode<B::Private>,
+        dir: &Inode<AnyPrivate>,
         name: &[u8],
-        inode: &Inode<B::Private>,
+        inode: &Inode<AnyPrivate>,
         now: Timestamp,
     ) -> Result<()> {
         self.state.below.link(dir, name, inode, now).await?;
@@ -210,9 +227,9 @@ impl<B: Body, Z: ZonedPort> Body for Placed<B, Z> {
 
     async fn unlink(
         &self,
-        dir: &Inode<B::Private>,
+        dir: &Inode<AnyPrivate>,
         name: &[u8],
-        inode: &Inode<B::Private>,
+        inode: &Inode<AnyPrivate>,
         now: Timestamp,
     ) -> Result<()> {
         self.state.below.unlink(dir, name, inode, now).await?;
@@ -220,7 +237,7 @@ impl<B: Body, Z: ZonedPort> Body for Placed<B, Z> {
         Ok(())
     }
 
-    async fn rename(&self, rename: Rename<'_, B::Private>) -> Result<()> {
+    async fn rename(&self, rename: Rename<'_, AnyPrivate>) -> Result<()> {
         let state = &self.state;
         let (from, to, moved) = (rename.from.ino, rename.to.ino, rename.moved);
         let (from_name, to_name) = (rename.from_name, rename.to_name);
@@ -240,14 +257,14 @@ impl<B: Body, Z: ZonedPort> Body for Placed<B, Z> {
         Ok(())
     }
 
-    async fn store(&self, inode: &Inode<B::Private>) -> Result<()> {
+    async fn store(&self, inode: &Inode<AnyPrivate>) -> Result<()> {
         if self.state.holds_back(inode) {
             return Ok(());
         }
         self.state.below.store(inode).await
     }
 
-    async fn truncate(&self, inode: &Inode<B::Private>, old: u64) -> Result<()> {
+    async fn truncate(&self, inode: &Inode<AnyPrivate>, old: u64) -> Result<()> {
         let state = &self.state;
         let size = inode.attr.get().size;
         if let Some(id) = state.kept(inode.ino) {
@@ -261,14 +278,14 @@ impl<B: Body, Z: ZonedPort> Body for Placed<B, Z> {
         state.below.truncate(inode, old).await
     }
 
-    async fn seal_end(&self, inode: &Inode<B::Private>) -> Result<()> {
+    async fn seal_end(&self, inode: &Inode<AnyPrivate>) -> Result<()> {
         match self.state.kept(inode.ino) {
             Some(_) => Ok(()),
             None => self.state.below.seal_end(inode).await,
         }
     }
 
-    fn end_on_medium(&self, inode: &Inode<B::Private>) -> u64 {
+    fn end_on_medium(&self, inode: &Inode<AnyPrivate>) -> u64 {
         match self.state.kept(inode.ino) {
             Some(_) => inode.attr.get().size,
             None => self.state.below.end_on_medium(inode),
@@ -278,7 +295,7 @@ impl<B: Body, Z: ZonedPort> Body for Placed<B, Z> {
     //= dissertation 5.4.2
     async fn read_pages(
         &self,
-        inode: &Inode<B::Private>,
+        inode: &Inode<AnyPrivate>,
         first: u64,
         pages: &mut [Payload],
     ) -> Result<()> {
@@ -297,7 +314,7 @@ impl<B: Body, Z: ZonedPort> Body for Placed<B, Z> {
     async fn reserve(
         &self,
         who: &Access,
-        inode: &Inode<B::Private>,
+        inode: &Inode<AnyPrivate>,
         pages: Range<u64>,
     ) -> Result<()> {
         match self.state.kept(inode.ino) {
@@ -308,7 +325,7 @@ impl<B: Body, Z: ZonedPort> Body for Placed<B, Z> {
 
     /// The only page of a placed file that is ever dirty is one cut by truncation, whose bytes the
     /// core has.
-    async fn write_pages(&self, inode: &Inode<B::Private>, pages: &[DirtyPage]) -> Result<()> {
+    async fn write_pages(&self, inode: &Inode<AnyPrivate>, pages: &[DirtyPage]) -> Result<()> {
         match self.state.kept(inode.ino) {
             Some(_) => Ok(()),
             None => self.state.below.write_pages(inode, pages).await,
@@ -317,7 +334,7 @@ impl<B: Body, Z: ZonedPort> Body for Placed<B, Z> {
 
     async fn read_direct(
         &self,
-        inode: &Inode<B::Private>,
+        inode: &Inode<AnyPrivate>,
         offset: u64,
         out: &mut [u8],
     ) -> Result<()> {
@@ -334,7 +351,7 @@ impl<B: Body, Z: ZonedPort> Body for Placed<B, Z> {
     async fn write_direct(
         &self,
         who: &Access,
-        inode: &Inode<B::Private>,
+        inode: &Inode<AnyPrivate>,
         offset: u64,
         bytes: &[u8],
     ) -> Result<u64> {
@@ -356,7 +373,7 @@ impl<B: Body, Z: ZonedPort> Body for Placed<B, Z> {
     async fn fallocate(
         &self,
         who: &Access,
-        inode: &Inode<B::Private>,
+        inode: &Inode<AnyPrivate>,
         mode: FallocateMode,
         range: Range<u64>,
         now: Timestamp,
@@ -379,9 +396,9 @@ impl<B: Body, Z: ZonedPort> Body for Placed<B, Z> {
 
     async fn clone_range(
         &self,
-        from: &Inode<B::Private>,
+        from: &Inode<AnyPrivate>,
         span: Range<u64>,
-        to: &Inode<B::Private>,
+        to: &Inode<AnyPrivate>,
         place: u64,
         now: Timestamp,
     ) -> Result<bool> {
@@ -394,7 +411,7 @@ impl<B: Body, Z: ZonedPort> Body for Placed<B, Z> {
 
     async fn seek(
         &self,
-        inode: &Inode<B::Private>,
+        inode: &Inode<AnyPrivate>,
         offset: u64,
         what: SeekWhat,
     ) -> Result<Option<u64>> {
@@ -408,7 +425,7 @@ impl<B: Body, Z: ZonedPort> Body for Placed<B, Z> {
         })
     }
 
-    async fn sync(&self, inode: &Inode<B::Private>, data_only: bool) -> Result<()> {
+    async fn sync(&self, inode: &Inode<AnyPrivate>, data_only: bool) -> Result<()> {
         match self.state.kept(inode.ino) {
             Some(id) => self.state.sync_kept(inode, id, data_only).await,
             None => self.state.below.sync(inode, data_only).await,
@@ -432,7 +449,7 @@ impl<B: Body, Z: ZonedPort> Body for Placed<B, Z> {
 
     async fn set_xattr(
         &self,
-        inode: &Inode<B::Private>,
+        inode: &Inode<AnyPrivate>,
         name: &[u8],
         value: &[u8],
         flags: XattrFlags,
@@ -446,7 +463,7 @@ impl<B: Body, Z: ZonedPort> Body for Placed<B, Z> {
 
     async fn remove_xattr(
         &self,
-        inode: &Inode<B::Private>,
+        inode: &Inode<AnyPrivate>,
         name: &[u8],
         now: Timestamp,
     ) -> Result<()> {
@@ -455,7 +472,7 @@ impl<B: Body, Z: ZonedPort> Body for Placed<B, Z> {
         Ok(())
     }
 
-    async fn list_xattrs(&self, inode: &Inode<B::Private>) -> Result<Vec<Vec<u8>>> {
+    async fn list_xattrs(&self, inode: &Inode<AnyPrivate>) -> Result<Vec<Vec<u8>>> {
         let mut names = self.state.below.list_xattrs(inode).await?;
         names.retain(|name| name != MARK);
         Ok(names)

@@ -7,7 +7,6 @@ use crate::choose::Chooser;
 use crate::names::Paths;
 use crate::volume::Volume;
 use crate::zones::payloads;
-use host::ZonedPort;
 use nand::Payload;
 use parakeet::directive::Directive;
 use shimmer::FileId;
@@ -16,7 +15,9 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use units::{Origin, Refusals};
-use vfs::{Access, Attr, Body, DirtyPage, Errno, Hint, Ino, Inode, PAGE, Result};
+use vfs::{
+    Access, AnyBody, AnyPrivate, Attr, Body, DirtyPage, Errno, Hint, Ino, Inode, PAGE, Result,
+};
 
 /// The mark: the attribute of files that stand for placed ones, as in the preload library.
 pub const MARK: &[u8] = b"user.flashloom.placed";
@@ -25,12 +26,12 @@ pub const MARK: &[u8] = b"user.flashloom.placed";
 const AT_ONCE: u64 = 256;
 
 /// The state of a file system with placed files.
-pub(crate) struct State<B, Z> {
+pub(crate) struct State {
     /// The ordinary file system.
-    pub(crate) below: B,
+    pub(crate) below: AnyBody,
     pub(crate) sim: Sim,
     /// The core and its zones; `None` in hint-only mode.
-    pub(crate) volume: Option<Volume<Z>>,
+    pub(crate) volume: Option<Volume>,
     pub(crate) chooser: Chooser,
     pub(crate) paths: Paths,
     pub(crate) files: RefCell<BTreeMap<Ino, Entry>>,
@@ -90,7 +91,7 @@ fn differ(one: &Attr, other: &Attr) -> bool {
 /// # Errors
 /// If the attribute cannot be read. Such a file must not count as unmarked: its data would be
 /// dropped.
-pub(crate) async fn is_marked<B: Body>(below: &B, inode: &Inode<B::Private>) -> Result<bool> {
+pub(crate) async fn is_marked(below: &AnyBody, inode: &Inode<AnyPrivate>) -> Result<bool> {
     marks(&below.get_xattr(inode, MARK).await)
 }
 
@@ -103,7 +104,7 @@ fn marks(answer: &Result<Vec<u8>>) -> Result<bool> {
     }
 }
 
-impl<B: Body, Z: ZonedPort> State<B, Z> {
+impl State {
     /// The core's id of the placed file `ino`; `None` if it is not placed.
     pub(crate) fn kept(&self, ino: Ino) -> Option<FileId> {
         let files = self.files.borrow();
@@ -119,9 +120,9 @@ impl<B: Body, Z: ZonedPort> State<B, Z> {
     /// matches, and looks up a placed one.
     pub(crate) async fn met(
         self: &Rc<Self>,
-        inode: Inode<B::Private>,
+        inode: Inode<AnyPrivate>,
         made: bool,
-    ) -> Result<Inode<B::Private>> {
+    ) -> Result<Inode<AnyPrivate>> {
         let ino = inode.ino;
         let (path, now) = (self.paths.of(ino), self.sim.now());
         let kept = match made {
@@ -146,7 +147,7 @@ impl<B: Body, Z: ZonedPort> State<B, Z> {
     /// Creates a placed file in the core for a new file, and marks it; `None` if that fails.
     async fn place(
         self: &Rc<Self>,
-        inode: &Inode<B::Private>,
+        inode: &Inode<AnyPrivate>,
         directive: Directive,
     ) -> Option<Kept> {
         let volume = self.volume.as_ref()?;
@@ -179,7 +180,7 @@ impl<B: Body, Z: ZonedPort> State<B, Z> {
 
     /// The placed file that an inode stands for; `None` if it is not marked. A file that was never
     /// forced is empty.
-    async fn find(self: &Rc<Self>, inode: &Inode<B::Private>) -> Result<Option<Kept>> {
+    async fn find(self: &Rc<Self>, inode: &Inode<AnyPrivate>) -> Result<Option<Kept>> {
         let Some(volume) = &self.volume else {
             return Ok(None);
         };
@@ -207,7 +208,7 @@ impl<B: Body, Z: ZonedPort> State<B, Z> {
 
     /// Sets the visible length of a placed file. The sectors that it occupies stay hidden: that
     /// attribute is the ordinary file system's own count.
-    pub(crate) fn show(&self, inode: &Inode<B::Private>, id: FileId) {
+    pub(crate) fn show(&self, inode: &Inode<AnyPrivate>, id: FileId) {
         let Some(volume) = &self.volume else { return };
         if let Some(status) = volume.core.borrow().status(id) {
             inode.update(|attr| attr.size = status.size);
@@ -216,7 +217,7 @@ impl<B: Body, Z: ZonedPort> State<B, Z> {
 
     /// Checks the hint of a file that is about to be written, and updates the placement of the
     /// file.
-    pub(crate) fn look(&self, inode: &Inode<B::Private>) {
+    pub(crate) fn look(&self, inode: &Inode<AnyPrivate>) {
         let (ino, said) = (inode.ino, inode.hint.get());
         let Some((id, directive)) = self.heard(ino, said) else {
             return;
@@ -284,7 +285,7 @@ impl<B: Body, Z: ZonedPort> State<B, Z> {
     }
 
     /// Whether the ordinary file system need not store the attributes of a file now.
-    pub(crate) fn holds_back(&self, inode: &Inode<B::Private>) -> bool {
+    pub(crate) fn holds_back(&self, inode: &Inode<AnyPrivate>) -> bool {
         let attr = inode.attr.get();
         let told = self.with_kept(inode.ino, |kept| {
             let held = !differ(&attr, &kept.told);
@@ -300,7 +301,7 @@ impl<B: Body, Z: ZonedPort> State<B, Z> {
     //= dissertation 5.4.3
     pub(crate) async fn sync_kept(
         self: &Rc<Self>,
-        inode: &Inode<B::Private>,
+        inode: &Inode<AnyPrivate>,
         id: FileId,
         data_only: bool,
     ) -> Result<()> {
@@ -317,7 +318,7 @@ impl<B: Body, Z: ZonedPort> State<B, Z> {
     }
 
     /// Removes the entry of a file that is not in use any more; frees the file if it has no name.
-    pub(crate) async fn left(self: &Rc<Self>, inode: &Inode<B::Private>) -> Result<()> {
+    pub(crate) async fn left(self: &Rc<Self>, inode: &Inode<AnyPrivate>) -> Result<()> {
         let entry = self.files.borrow_mut().remove(&inode.ino);
         let Some(entry) = entry else { return Ok(()) };
         let attr = inode.attr.get();
@@ -356,7 +357,7 @@ impl<B: Body, Z: ZonedPort> State<B, Z> {
     pub(crate) async fn demote(
         self: &Rc<Self>,
         who: &Access,
-        inode: &Inode<B::Private>,
+        inode: &Inode<AnyPrivate>,
         size: u64,
     ) -> Result<()> {
         let found = self.with_kept(inode.ino, |kept| (kept.id, kept.key.clone()));
@@ -388,7 +389,7 @@ impl<B: Body, Z: ZonedPort> State<B, Z> {
     async fn put_below(
         &self,
         who: &Access,
-        inode: &Inode<B::Private>,
+        inode: &Inode<AnyPrivate>,
         first: u64,
         pages: Vec<Payload>,
     ) -> Result<()> {
@@ -407,7 +408,7 @@ impl<B: Body, Z: ZonedPort> State<B, Z> {
     pub(crate) async fn patch_below(
         &self,
         who: &Access,
-        inode: &Inode<B::Private>,
+        inode: &Inode<AnyPrivate>,
         offset: u64,
         bytes: &[u8],
     ) -> Result<u64> {

@@ -5,13 +5,13 @@
 
 use crate::state::State;
 use crate::zones::{Reader, Zones, limits_of};
-use host::ZonedPort;
+use host::{ZoneDisk, ZonedPort};
 use nand::UNIT;
 use shimmer::{
     BLOCK, Command, Core, FileId, LOG_ZONES, OpenError, Options, Part, Piece, Refusal, SyncId,
     Ticket, ZoneReport,
 };
-use sim::{Signal, Sim};
+use sim::{Boxed, Signal, Sim};
 use ssd::ZoneLimits;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -41,8 +41,8 @@ pub enum VolumeError {
 }
 
 /// The core with its zones.
-pub(crate) struct Volume<Z> {
-    pub(crate) zones: Zones<Z>,
+pub(crate) struct Volume {
+    pub(crate) zones: Zones,
     pub(crate) core: RefCell<Core>,
     /// Notified when a command has completed.
     done: Signal,
@@ -65,8 +65,24 @@ fn capacity(reports: &[ZoneReport]) -> u64 {
 ///
 /// # Errors
 /// If there are too few zones, or they fail.
-pub async fn format<Z: ZonedPort>(
-    port: Z,
+pub fn format(
+    port: &impl ZonedPort,
+    options: Options,
+    volume: u64,
+) -> Boxed<'static, std::result::Result<(), VolumeError>> {
+    format_disk(ZoneDisk::from(port), options, volume)
+}
+
+fn format_disk(
+    port: ZoneDisk,
+    options: Options,
+    volume: u64,
+) -> Boxed<'static, std::result::Result<(), VolumeError>> {
+    Box::pin(make(port, options, volume))
+}
+
+async fn make(
+    port: ZoneDisk,
     options: Options,
     volume: u64,
 ) -> std::result::Result<(), VolumeError> {
@@ -117,7 +133,7 @@ pub fn check(
 
 /// The first `written` bytes of a zone, up to the first unreadable block: their replay detects
 /// missing bytes.
-async fn log_of<Z: ZonedPort>(zones: &Zones<Z>, zone: u32, written: u64, who: Origin) -> Vec<u8> {
+async fn log_of(zones: &Zones, zone: u32, written: u64, who: Origin) -> Vec<u8> {
     let (mut bytes, mut most) = (Vec::new(), READ);
     while (bytes.len() as u64) < written {
         let at = bytes.len() as u64;
@@ -131,7 +147,7 @@ async fn log_of<Z: ZonedPort>(zones: &Zones<Z>, zone: u32, written: u64, who: Or
     bytes
 }
 
-impl<Z: ZonedPort> Volume<Z> {
+impl Volume {
     /// The core's keys of all files.
     pub(crate) fn keys(&self) -> Vec<Vec<u8>> {
         let core = self.core.borrow();
@@ -140,7 +156,7 @@ impl<Z: ZonedPort> Volume<Z> {
 
     /// Opens the volume in the zones of a drive.
     pub(crate) async fn open(
-        port: Z,
+        port: ZoneDisk,
         options: Options,
         origin: Origin,
     ) -> std::result::Result<Self, VolumeError> {
@@ -170,7 +186,7 @@ impl<Z: ZonedPort> Volume<Z> {
     }
 }
 
-impl<B: Body, Z: ZonedPort> State<B, Z> {
+impl State {
     /// Starts all commands that can be executed now.
     pub(crate) fn pump(self: &Rc<Self>) {
         let Some(volume) = &self.volume else { return };
@@ -211,7 +227,7 @@ impl<B: Body, Z: ZonedPort> State<B, Z> {
         self.pump();
     }
 
-    fn core(&self) -> Result<&Volume<Z>> {
+    fn core(&self) -> Result<&Volume> {
         self.volume.as_ref().ok_or(Errno::EIO)
     }
 
@@ -308,7 +324,7 @@ impl<B: Body, Z: ZonedPort> State<B, Z> {
         self.wait_for(volume, sync).await
     }
 
-    async fn wait_for(self: &Rc<Self>, volume: &Volume<Z>, sync: SyncId) -> Result<()> {
+    async fn wait_for(self: &Rc<Self>, volume: &Volume, sync: SyncId) -> Result<()> {
         loop {
             let outcome = volume.core.borrow_mut().poll_sync(sync);
             self.pump();

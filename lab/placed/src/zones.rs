@@ -3,7 +3,7 @@
 //! Invariant: the core's zone `n` is the `n`th sequential zone, and commands of one zone are
 //! executed one at a time, so that writes keep their order.
 
-use host::{Purpose, Who, ZonedPort};
+use host::{Purpose, Who, ZoneDisk, ZonedPort};
 use nand::{Payload, UNIT};
 use shimmer::{BLOCK, Command, Failure, LOG_ZONES, Limits, Piece, ZoneReport};
 use ssd::{Content, ZoneAction, ZoneInfo, ZoneLimits};
@@ -18,8 +18,8 @@ const COPY: u64 = COMMAND as u64;
 
 /// The zones that the core writes.
 #[derive(Clone)]
-pub(crate) struct Zones<Z> {
-    pub(crate) port: Z,
+pub(crate) struct Zones {
+    pub(crate) port: ZoneDisk,
     limits: ZoneLimits,
 }
 
@@ -74,8 +74,8 @@ pub(crate) fn payload(bytes: &[u8]) -> Payload {
     Payload::Bytes(Arc::new(block))
 }
 
-impl<Z: ZonedPort> Zones<Z> {
-    pub(crate) fn new(port: Z) -> Self {
+impl Zones {
+    pub(crate) fn new(port: ZoneDisk) -> Self {
         let limits = port.limits();
         Self { port, limits }
     }

@@ -19,7 +19,7 @@ use criterion::{BatchSize, Criterion, Throughput};
 use extfs::ext4::{Options, format, mount};
 use extfs::jbd2::Jbd2;
 use extfs::{BLOCK, ExtFs, MkfsOptions};
-use host::{BlockDevice, BlockPort, HostConfig, ZonedDevice};
+use host::{BlockDevice, BlockPort, Disk, HostConfig, ZonedDevice};
 use lfs::{LfsFs, OnDrive};
 use mimalloc::MiMalloc;
 use persimmon::Appended;
@@ -52,7 +52,7 @@ const OPS: u64 = 200_000;
 const THREADS: u32 = 12;
 
 type Boxed = Box<dyn Source>;
-type Ext4 = ExtFs<Jbd2<BlockDevice>>;
+type Ext4 = ExtFs<Jbd2>;
 
 fn opened(text: &str) -> Boxed {
     let workload = FileWorkload::parse(text).expect("a good description");
@@ -179,16 +179,16 @@ fn on_ext4(source: Boxed) -> Ready<Ext4> {
 }
 
 /// Mounts F2FS with the options of its stack.
-async fn f2fs(sim: &Sim, device: &BlockDevice) -> LfsFs<OnDrive<BlockDevice>> {
+async fn f2fs(sim: &Sim, device: &BlockDevice) -> LfsFs<OnDrive> {
     let layout = lfs::MkfsOptions::new(device.capacity().0 / lfs::BLOCK as u64);
-    let made = lfs::format_drive(sim, device, &layout).await;
+    let made = lfs::format_drive(sim, &Disk::from(device), None, &layout).await;
     made.expect("there is room");
-    let mounted = lfs::mount_drive(sim, device, log_structured()).await;
+    let mounted = lfs::mount_drive(sim, Disk::from(device), None, log_structured()).await;
     mounted.expect("it was made").0
 }
 
 /// Mounts Persimmon with the options of its stack.
-async fn persimmon(sim: &Sim, device: &BlockDevice) -> LfsFs<Appended<ZonedDevice>> {
+async fn persimmon(sim: &Sim, device: &BlockDevice) -> LfsFs<Appended> {
     let zones = ZonedDevice::new(device).expect("it is of zones");
     let made = persimmon::format(sim, &zones, &persimmon::MkfsOptions::default()).await;
     made.expect("there is room");

@@ -14,8 +14,8 @@ use crate::losses::Losses;
 use crate::name::StackName;
 use crate::zones::ZonePort;
 use host::{
-    BlockDevice, BlockPort, BytePort, Computing, DrivePort, PageChange, Pm, SwapPort, Who,
-    ZonedDevice,
+    BlockDevice, BlockPort, ByteDisk, BytePort, Computing, Disk, DrivePort, PageChange, Pm,
+    SwapDisk, SwapPort, Who, ZoneDisk, ZonedDevice,
 };
 use hyfim::{HyfimError, HyfimStats, Recovered};
 use nand::Payload;
@@ -92,6 +92,30 @@ impl Attached {
             lies: None,
             losses: Rc::default(),
         }
+    }
+
+    /// Its block port.
+    #[must_use]
+    pub fn disk(&self) -> Disk {
+        Disk::from(self)
+    }
+
+    /// Its byte port.
+    #[must_use]
+    pub fn bytes(&self) -> ByteDisk {
+        ByteDisk::from(self)
+    }
+
+    /// Its port with swaps of pages.
+    #[must_use]
+    pub fn swaps(&self) -> SwapDisk {
+        SwapDisk::from(self)
+    }
+
+    /// The zoned port of the drive; None if it has no zones.
+    #[must_use]
+    pub fn zone_disk(&self) -> Option<ZoneDisk> {
+        self.zones().as_ref().map(ZoneDisk::from)
     }
 
     /// The host's memory that survives power cuts, powered; `None` if it has none.

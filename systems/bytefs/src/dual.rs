@@ -14,18 +14,18 @@ use extfs::lines::undo::{self, UndoLines, Undone};
 pub use extfs::lines::undo::{format, mkfs_options};
 use extfs::{ExtFs, MountError, MountOptions, Placer};
 use host::BytePort;
-use sim::Sim;
+use sim::{Boxed, Sim};
 
 /// Recovers the file system on `port`, mounts it, and reports the transactions undone.
 /// Ignores `variant`, `data` and `tx_ids` of `options`: this variant has no TxIDs.
 ///
 /// # Errors
 /// If the file system is damaged or unsupported, or if the drive fails.
-pub async fn mount<P: BytePort>(
+pub fn mount(
     sim: &Sim,
-    port: &P,
+    port: &impl BytePort,
     options: Options,
-) -> Result<(ExtFs<UndoLines<P>>, Undone), MountError> {
+) -> Boxed<'static, Result<(ExtFs<UndoLines>, Undone), MountError>> {
     let placer = match options.placed {
         true => Placer::for_handles(port.handles()),
         false => Placer::default(),
@@ -40,5 +40,5 @@ pub async fn mount<P: BytePort>(
         discard: options.discard,
         ..MountOptions::default()
     };
-    undo::mount(sim, port, by_blocks.lines(placer.metadata()), mounting).await
+    undo::mount(sim, port, by_blocks.lines(placer.metadata()), mounting)
 }

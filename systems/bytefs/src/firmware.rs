@@ -14,7 +14,7 @@ use std::borrow::Borrow;
 use vfs::Result;
 
 /// The strategy of ByteFS: cache lines, in transactions of the firmware.
-pub type ByteFs<P> = Lines<P, Firmware>;
+pub type ByteFs = Lines<Firmware>;
 
 /// Commits cache lines in transactions of the firmware; owns the reserved TxIDs.
 pub struct Firmware {
@@ -33,9 +33,9 @@ impl Firmware {
 
     /// Stores the first piece under the next TxID that the drive accepts, and returns it.
     /// Skips TxIDs that the drive still knows as committed.
-    async fn store_first<P: BytePort, T: Borrow<Piece>>(
+    async fn store_first<T: Borrow<Piece>>(
         &self,
-        medium: &Medium<P>,
+        medium: &Medium,
         piece: impl Fn(u32) -> T,
     ) -> Result<u32> {
         for _ in 0..self.run.max(1) {
@@ -52,7 +52,7 @@ impl Firmware {
     }
 
     /// The next reserved TxID; makes a reservation if none is left.
-    async fn next_id<P: BytePort>(&self, medium: &Medium<P>) -> Result<u32> {
+    async fn next_id(&self, medium: &Medium) -> Result<u32> {
         let mut ids = self.ids.lock().await;
         loop {
             if let Some(id) = ids.take() {
@@ -65,12 +65,12 @@ impl Firmware {
     }
 }
 
-impl<P: BytePort> Durable<P> for Firmware {
+impl Durable for Firmware {
     //= bytefs 4.3
     //= bytefs 4.6
     async fn persist(
         &self,
-        medium: &Medium<P>,
+        medium: &Medium,
         pieces: &[&Piece],
         entry: Option<&CommitEntry>,
     ) -> Result<()> {
@@ -92,7 +92,7 @@ impl<P: BytePort> Durable<P> for Firmware {
     }
 
     /// Stores the record of a clean unmount.
-    async fn leave(&self, medium: &Medium<P>) -> Result<()> {
+    async fn leave(&self, medium: &Medium) -> Result<()> {
         let record = self.ids.lock().await.left();
         write_record(medium, record).await
     }
@@ -100,7 +100,7 @@ impl<P: BytePort> Durable<P> for Firmware {
 
 /// Replaces the record on the medium, and in the cached block 0 that it shares with
 /// the superblock.
-pub(crate) async fn write_record<P: BytePort>(medium: &Medium<P>, record: Record) -> Result<()> {
+pub(crate) async fn write_record(medium: &Medium, record: Record) -> Result<()> {
     let line = record.encode();
     if let Some(buffer) = medium.cached(0) {
         buffer.bytes_mut()[..LINE].copy_from_slice(&line);

@@ -151,4 +151,4 @@ mod mount;
 pub use config::{Data, Options, Variant};
 pub use extfs::lines::{Handle, Metrics, changed_lines};
 pub use firmware::{ByteFs, Firmware};
-pub use mount::{ByteFsError, format, mkfs_options, mount};
+pub use mount::{ByteFsError, format, into_any, mkfs_options, mount};

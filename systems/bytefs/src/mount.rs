@@ -11,11 +11,12 @@ use extfs::ext4::{self, Ext4Error};
 use extfs::jbd2::JournalError;
 use extfs::lines::{DataJournal, LINES, Lines, at_least};
 use extfs::{ExtFs, JournalPlace, MkfsOptions, MountError, MountOptions, Placer, find_journal};
-use host::{BytePort, Purpose, Who};
-use sim::Sim;
+use host::{BlockPort, ByteDisk, BytePort, Purpose, Who};
+use sim::{Boxed, Sim};
 use ssd::ByteError;
 use ssd::wlog::LINE;
 use units::{Origin, Placement};
+use vfs::AnyBody;
 
 /// Cache lines that the largest handle of the body reserves, which has 79 blocks.
 const LARGEST: u64 = 79 * LINES;
@@ -73,7 +74,18 @@ pub fn mkfs_options(blocks: u64) -> MkfsOptions {
 ///
 /// # Errors
 /// If `options` do not fit the drive, if it has no transactions, or if it fails.
-pub async fn format<P: BytePort>(port: &P, options: &MkfsOptions) -> Result<(), ByteFsError> {
+pub fn format<'a>(
+    port: &impl BytePort,
+    options: &'a MkfsOptions,
+) -> Boxed<'a, Result<(), ByteFsError>> {
+    format_disk(ByteDisk::from(port), options)
+}
+
+fn format_disk(port: ByteDisk, options: &MkfsOptions) -> Boxed<'_, Result<(), ByteFsError>> {
+    Box::pin(async move { make(&port, options).await })
+}
+
+async fn make(port: &ByteDisk, options: &MkfsOptions) -> Result<(), ByteFsError> {
     if !port.has_transactions() {
         return Err(ByteFsError::NoTransactions);
     }
@@ -83,7 +95,7 @@ pub async fn format<P: BytePort>(port: &P, options: &MkfsOptions) -> Result<(), 
     } else {
         read_record(port).await?
     };
-    ext4::format(port, options).await?;
+    ext4::format(&port.blocks(), options).await?;
     // TxIDs that the drive may still know are not used again.
     let record = Record {
         clean: true,
@@ -102,11 +114,33 @@ pub async fn format<P: BytePort>(port: &P, options: &MkfsOptions) -> Result<(), 
 /// # Errors
 /// If the file system is damaged, in use or unsupported, or if the drive fails.
 //= bytefs 4.7
-pub async fn mount<P: BytePort>(
+pub fn mount(
     sim: &Sim,
-    port: &P,
+    port: &impl BytePort,
     options: Options,
-) -> Result<(ExtFs<ByteFs<P>>, bool), ByteFsError> {
+) -> Boxed<'static, Result<(ExtFs<ByteFs>, bool), ByteFsError>> {
+    mount_disk(sim.clone(), ByteDisk::from(port), options)
+}
+
+fn mount_disk(
+    sim: Sim,
+    port: ByteDisk,
+    options: Options,
+) -> Boxed<'static, Result<(ExtFs<ByteFs>, bool), ByteFsError>> {
+    Box::pin(async move { open(&sim, &port, options).await })
+}
+
+/// The mounted file system as one of any kind.
+#[must_use]
+pub fn into_any(body: ExtFs<ByteFs>) -> AnyBody {
+    AnyBody::new(body)
+}
+
+async fn open(
+    sim: &Sim,
+    port: &ByteDisk,
+    options: Options,
+) -> Result<(ExtFs<ByteFs>, bool), ByteFsError> {
     if !port.has_transactions() {
         return Err(ByteFsError::NoTransactions);
     }
@@ -132,12 +166,12 @@ pub async fn mount<P: BytePort>(
     let mut ids = Ids::new(record);
     let reservation = ids.reservation(options.tx_ids);
     ids.reserved(reservation);
-    let place = find_journal(port).await?;
+    let place = find_journal(&port.blocks()).await?;
     let journal_blocks = place.as_ref().map_or(0, JournalPlace::blocks);
     let (journal, has_error) = open_journal(port, place, &options, placer.metadata()).await?;
     let firmware = Firmware::new(sim, ids, options.tx_ids);
     let lines = options.lines(placer.metadata());
-    let strategy = Lines::with_journal(sim, port.clone(), lines, firmware, journal);
+    let strategy = Lines::with_journal(sim, port, lines, firmware, journal);
     let reserved = write_record(strategy.medium(), reservation).await;
     reserved.map_err(MountError::from)?;
     let mounting = MountOptions {
@@ -153,8 +187,8 @@ pub async fn mount<P: BytePort>(
 
 /// Replays the journal of blocks, if there is one; and whether an error is recorded.
 //= bytefs 4.7
-async fn open_journal<P: BytePort>(
-    port: &P,
+async fn open_journal(
+    port: &ByteDisk,
     place: Option<JournalPlace>,
     options: &Options,
     to: Placement,
@@ -169,7 +203,8 @@ async fn open_journal<P: BytePort>(
     };
     let epoch = u64::try_from(options.start.secs).unwrap_or(0);
     let whose = (to, options.origin);
-    let opened = DataJournal::open(port, &place.runs, whose, (in_use, epoch));
+    let blocks = port.blocks();
+    let opened = DataJournal::open(&blocks, &place.runs, whose, (in_use, epoch));
     let (journal, recovery) = opened.await?;
     let has_error = place.has_error || recovery.errno != 0;
     Ok((Some(journal), has_error))
@@ -183,7 +218,7 @@ const fn superblock(origin: Origin) -> Who {
 }
 
 /// Reads the record; `None` on a medium that ByteFS has not used yet.
-async fn read_record<P: BytePort>(port: &P) -> Result<Option<Record>, ByteError> {
+async fn read_record(port: &ByteDisk) -> Result<Option<Record>, ByteError> {
     let mut line = [0; LINE];
     port.load(0, &mut line, superblock(Origin(0))).await?;
     Ok(Record::decode(&line))

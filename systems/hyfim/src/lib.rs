@@ -71,7 +71,7 @@ mod strategy;
 
 pub use mount::{HyFim, HyfimConfig, HyfimStats, Recovered};
 pub use queue::RecordState;
-pub use strategy::Intra;
+pub use strategy::{Intra, into_any, mount_files, snapshots};
 
 use host::PmError;
 use hostftl::FtlError;

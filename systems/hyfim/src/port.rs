@@ -62,7 +62,7 @@ impl<P: RawPort> HyFim<P> {
 
 /// Passes the part of `contents`, mapped sectors from `first` on, that lies in `extent` to `sink`.
 fn hand_over<S: Sink>(extent: Extent, first: u32, contents: &[Payload], sink: &mut S) {
-    if !S::WANTED {
+    if !sink.is_wanted() {
         return;
     }
     let (start, end) = (extent.start.0 * SECTOR, extent.end() * SECTOR);

@@ -7,27 +7,37 @@
 //!   the rest stays in place.
 //! - A state is published as a whole: contents, their checksums, nodes and superblock.
 
-use cowfs::{Batch, ChangedNode, Overwrite, Persist, Reason, Replacement, Ticket, purpose};
-use host::{PageChange, Purpose, SwapPort, Who};
+use cowfs::{
+    Batch, ChangedNode, CowFs, MountError, MountOptions, Overwrite, Persist, Reason, Recovery,
+    Replacement, Snapshots, Ticket, purpose,
+};
+use host::{BlockPort, Disk, PageChange, Purpose, SwapDisk, SwapPort, Who};
 use nand::{Payload, UNIT};
+use sim::{Boxed, Sim};
 use ssd::{Content, IoError};
 use std::sync::Arc;
 use units::{Extent, Origin, Placement};
-use vfs::{Errno, Result};
+use vfs::{AnyBody, Errno, Result};
 
 /// Byte offset of the generation in a node.
 const GENERATION: u32 = 80;
 
 /// The strategy over a port that supports page swaps.
-pub struct Intra<P> {
-    port: P,
+pub struct Intra {
+    port: SwapDisk,
+    /// The blocks of `port`.
+    blocks: Disk,
 }
 
-impl<P: SwapPort> Intra<P> {
+impl Intra {
     /// Creates the strategy over `port`, which has recovered.
     #[must_use]
-    pub const fn new(port: P) -> Self {
-        Self { port }
+    pub fn new(port: &impl SwapPort) -> Self {
+        let port = SwapDisk::from(port);
+        Self {
+            blocks: port.blocks(),
+            port,
+        }
     }
 }
 
@@ -57,7 +67,7 @@ fn changes_of(changed: &ChangedNode, origin: Origin) -> impl Iterator<Item = Pag
     })
 }
 
-impl<P: SwapPort> Intra<P> {
+impl Intra {
     /// Writes the copies of the superblock; the primary one is part of the publication.
     async fn copy_superblocks(&self, batch: &Batch) -> Result<()> {
         let who = Who {
@@ -75,11 +85,9 @@ impl<P: SwapPort> Intra<P> {
     }
 }
 
-impl<P: SwapPort> Persist for Intra<P> {
-    type Port = P;
-
-    fn port(&self) -> &P {
-        &self.port
+impl Persist for Intra {
+    fn port(&self) -> &Disk {
+        &self.blocks
     }
 
     fn changes_nodes_in_place(&self) -> bool {
@@ -109,7 +117,7 @@ impl<P: SwapPort> Persist for Intra<P> {
     }
 
     async fn publish(&self, batch: Batch) -> Result<()> {
-        cowfs::write_nodes(&self.port, &batch.fresh, batch.origin).await?;
+        cowfs::write_nodes(&self.blocks, &batch.fresh, batch.origin).await?;
         let skipped = usize::from(vfs::mutant::is("hyfim-publication-without-a-node"));
         let nodes = batch.changed.iter().skip(skipped);
         let mut changes: Vec<PageChange> = nodes
@@ -138,4 +146,37 @@ impl<P: SwapPort> Persist for Intra<P> {
         }
         Ok(())
     }
+}
+
+/// Mounts a file system with the strategy over `port`, which has recovered.
+///
+/// # Errors
+/// What is wrong with it, or why the drive failed.
+pub fn mount_files(
+    sim: &Sim,
+    port: &impl SwapPort,
+    options: MountOptions,
+) -> Boxed<'static, std::result::Result<(CowFs<Intra>, Recovery), MountError>> {
+    mount_intra(sim.clone(), Intra::new(port), options)
+}
+
+fn mount_intra(
+    sim: Sim,
+    strategy: Intra,
+    options: MountOptions,
+) -> Boxed<'static, std::result::Result<(CowFs<Intra>, Recovery), MountError>> {
+    Box::pin(async move { cowfs::mount_with(&sim, strategy, options).await })
+}
+
+/// The mounted file system as one of any kind.
+#[must_use]
+pub fn into_any(body: CowFs<Intra>) -> AnyBody {
+    AnyBody::new(body)
+}
+
+/// The snapshots of HyFiM's file system; `None` if `body` is another one.
+#[must_use]
+pub fn snapshots(body: &AnyBody) -> Option<&dyn Snapshots> {
+    let body: &CowFs<Intra> = body.own()?;
+    Some(body)
 }

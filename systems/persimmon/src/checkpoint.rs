@@ -10,7 +10,7 @@ use crate::format::{Footer, PER_DIRECTORY, Sums, ZONES_MAX, ZoneAt, encode_direc
 use crate::layout::{CHECKPOINTS, Layout};
 use crate::log::{Log, errno, extent, payload};
 use crate::map::Map;
-use host::{BlockPort, Purpose, Who, ZonedPort};
+use host::{BlockPort, Purpose, Who};
 use lfs::Block;
 use nand::Payload;
 use ssd::Content;
@@ -66,9 +66,9 @@ impl Checkpoints {
 
     /// Appends a checkpoint and makes it durable: a flush before the write makes everything
     /// written earlier durable, and the write itself is forced.
-    pub(crate) async fn append<Z: ZonedPort>(
+    pub(crate) async fn append(
         &self,
-        log: &Log<Z>,
+        log: &Log,
         version: u64,
         pack: Vec<Box<Block>>,
     ) -> Result<()> {
@@ -125,7 +125,7 @@ impl Checkpoints {
     }
 
     /// Resets a checkpoint zone; a failed zone keeps its (older) checkpoints.
-    async fn reset<Z: ZonedPort>(&self, log: &Log<Z>, turn: usize) -> Result<()> {
+    async fn reset(&self, log: &Log, turn: usize) -> Result<()> {
         let zone = self.layout.blocks(CHECKPOINTS[turn]);
         let trim = log.linear().trim(extent(zone.start, zone.len()));
         trim.await.map_err(errno)

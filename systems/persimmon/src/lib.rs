@@ -61,6 +61,6 @@ pub use config::{MkfsOptions, Options, Pages};
 pub use image::{Shown, Zones, check};
 pub use layout::LayoutError;
 pub use metrics::Metrics;
-pub use mount::{MkfsError, MountError, format, mount};
+pub use mount::{MkfsError, MountError, format, into_any, mount};
 pub use persist::Appended;
 pub use recover::OpenError;

@@ -16,7 +16,7 @@ use crate::format::{Entries, PER_CHUNK, Sums, blank, decode_page, encode_page};
 use crate::layout::{Layout, METADATA};
 use crate::map::{Map, no_zone, of_no_use, victim};
 use crate::metrics::Metrics;
-use host::{BlockPort, Linear, Purpose, Who, ZonedPort};
+use host::{BlockPort, Linear, Purpose, Who, ZoneDisk, ZonedPort};
 use lfs::{BLOCK, Block};
 use nand::Payload;
 use ssd::{Content, IoError, ZoneAction};
@@ -48,8 +48,8 @@ pub(crate) fn payload(block: Box<Block>) -> Payload {
 }
 
 /// Reads `count` blocks from address `addr` on in one command.
-pub(crate) async fn read_blocks<Z: ZonedPort>(
-    linear: &Linear<Z>,
+pub(crate) async fn read_blocks(
+    linear: &Linear<ZoneDisk>,
     addr: u32,
     count: usize,
     who: Who,
@@ -76,8 +76,8 @@ enum Slot {
 }
 
 /// Metadata zones of a mounted file system.
-pub(crate) struct Log<Z> {
-    linear: Linear<Z>,
+pub(crate) struct Log {
+    linear: Linear<ZoneDisk>,
     layout: Layout,
     options: Options,
     sums: Sums,
@@ -88,9 +88,9 @@ pub(crate) struct Log<Z> {
     refused: RefCell<Option<NoSpace>>,
 }
 
-impl<Z: ZonedPort> Log<Z> {
+impl Log {
     pub(crate) fn new(
-        linear: Linear<Z>,
+        linear: Linear<ZoneDisk>,
         (layout, sums): (Layout, Sums),
         options: Options,
         mut map: Map,
@@ -108,7 +108,7 @@ impl<Z: ZonedPort> Log<Z> {
         }
     }
 
-    pub(crate) const fn linear(&self) -> &Linear<Z> {
+    pub(crate) const fn linear(&self) -> &Linear<ZoneDisk> {
         &self.linear
     }
 

@@ -8,13 +8,13 @@ use crate::log::{Log, extent, payload, read_blocks};
 use crate::map::Map;
 use crate::persist::Appended;
 use crate::recover::{Medium, OpenError, find};
-use host::{BlockPort, Linear, Purpose, Who, ZonedPort};
+use host::{BlockPort, Linear, Purpose, Who, ZoneDisk, ZonedPort};
 use lfs::{Block, Geometry, LfsFs, MainZones, Recovery, Turns};
 use nand::Payload;
-use sim::Sim;
+use sim::{Boxed, Sim};
 use ssd::{Content, IoError, ZoneAction, ZoneLimits, ZoneStatus};
 use units::{Origin, Placement, SECTOR};
-use vfs::{Errno, Result};
+use vfs::{AnyBody, Errno, Result};
 
 /// Reasons why `format()` fails.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -45,12 +45,12 @@ pub enum MountError {
 }
 
 /// Zones of a powered drive, for recovery.
-pub(crate) struct Powered<'a, Z> {
-    pub(crate) linear: &'a Linear<Z>,
+pub(crate) struct Powered<'a> {
+    pub(crate) linear: &'a Linear<ZoneDisk>,
     pub(crate) origin: Origin,
 }
 
-impl<Z: ZonedPort> Medium for Powered<'_, Z> {
+impl Medium for Powered<'_> {
     fn limits(&self) -> ZoneLimits {
         *self.linear.packing().limits()
     }
@@ -82,13 +82,26 @@ impl<Z: ZonedPort> Medium for Powered<'_, Z> {
 ///
 /// # Errors
 /// [`MkfsError`] if the zones or options do not fit, or the drive fails.
-pub async fn format<Z: ZonedPort>(
+pub fn format<'a>(
     sim: &Sim,
-    port: &Z,
+    port: &impl ZonedPort,
+    options: &'a MkfsOptions,
+) -> Boxed<'a, std::result::Result<(), MkfsError>> {
+    format_linear(lfs::linear(sim, port), options)
+}
+
+fn format_linear(
+    linear: Linear<ZoneDisk>,
+    options: &MkfsOptions,
+) -> Boxed<'_, std::result::Result<(), MkfsError>> {
+    Box::pin(async move { make(&linear, options).await })
+}
+
+async fn make(
+    linear: &Linear<ZoneDisk>,
     options: &MkfsOptions,
 ) -> std::result::Result<(), MkfsError> {
-    let linear = lfs::linear(sim, port);
-    let limits = port.limits();
+    let limits = *linear.packing().limits();
     let layout = Layout::plan(limits, options)?;
     let body = layout.body(limits, options);
     let mut blocks = lfs::mkfs(&body)?;
@@ -104,13 +117,13 @@ pub async fn format<Z: ZonedPort>(
         }
     }
     let geometry = Geometry::decode(&blocks[&0], body.blocks).map_err(|_| Errno::EIO)?;
-    write_all(&linear, layout, sums, &geometry, blocks).await
+    write_all(linear, layout, sums, &geometry, blocks).await
 }
 
 /// Writes the blocks of a new F2FS image: tables to the log, the first pack as a checkpoint,
 /// everything else in place.
-async fn write_all<Z: ZonedPort>(
-    linear: &Linear<Z>,
+async fn write_all(
+    linear: &Linear<ZoneDisk>,
     layout: Layout,
     sums: Sums,
     geometry: &Geometry,
@@ -155,12 +168,33 @@ async fn write_all<Z: ZonedPort>(
 ///
 /// # Errors
 /// [`MountError`] if no state is found, the body cannot recover, or the drive fails.
-pub async fn mount<Z: ZonedPort>(
+pub fn mount(
     sim: &Sim,
-    port: &Z,
+    port: &impl ZonedPort,
     options: Options,
-) -> std::result::Result<(LfsFs<Appended<Z>>, Recovery), MountError> {
-    let linear = lfs::linear(sim, port);
+) -> Boxed<'static, std::result::Result<(LfsFs<Appended>, Recovery), MountError>> {
+    mount_linear(sim.clone(), lfs::linear(sim, port), options)
+}
+
+fn mount_linear(
+    sim: Sim,
+    linear: Linear<ZoneDisk>,
+    options: Options,
+) -> Boxed<'static, std::result::Result<(LfsFs<Appended>, Recovery), MountError>> {
+    Box::pin(async move { open(&sim, linear, options).await })
+}
+
+/// The mounted file system as one of any kind.
+#[must_use]
+pub fn into_any(body: LfsFs<Appended>) -> AnyBody {
+    AnyBody::new(body)
+}
+
+async fn open(
+    sim: &Sim,
+    linear: Linear<ZoneDisk>,
+    options: Options,
+) -> std::result::Result<(LfsFs<Appended>, Recovery), MountError> {
     let origin = options.body.origin;
     let powered = Powered {
         linear: &linear,

@@ -3,23 +3,23 @@
 use crate::checkpoint::Checkpoints;
 use crate::log::Log;
 use crate::metrics::Metrics;
-use host::{Purpose, ZonedPort};
+use host::{Purpose, ZoneDisk};
 use lfs::{BLOCK, Block, MainZones, Pack, Persist, Table, Turns};
 use std::collections::BTreeMap;
 use units::NoSpace;
 use vfs::{Cleaning, Result};
 
 /// Persimmon: tables are appended to zones of metadata, checkpoints to two zones in turn.
-pub struct Appended<Z: ZonedPort> {
-    pub(crate) main: MainZones<Z>,
+pub struct Appended {
+    pub(crate) main: MainZones,
     pub(crate) turns: Turns,
-    pub(crate) log: Log<Z>,
+    pub(crate) log: Log,
     pub(crate) checkpoints: Checkpoints,
 }
 
-impl<Z: ZonedPort> Appended<Z> {
+impl Appended {
     /// The zoned port that the file system is mounted on.
-    pub const fn port(&self) -> &Z {
+    pub const fn port(&self) -> &ZoneDisk {
         self.main.linear().port()
     }
 
@@ -37,10 +37,10 @@ const fn purpose(table: Table) -> Purpose {
     }
 }
 
-impl<Z: ZonedPort> Persist for Appended<Z> {
-    type Main = MainZones<Z>;
+impl Persist for Appended {
+    type Main = MainZones;
 
-    fn main(&self) -> &MainZones<Z> {
+    fn main(&self) -> &MainZones {
         &self.main
     }
 

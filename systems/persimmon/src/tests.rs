@@ -57,7 +57,7 @@ fn sums() -> Sums {
     Sums::of(&[7; 16])
 }
 
-fn log<Z: ZonedPort>(sim: &Sim, port: &Z, options: Options) -> Log<Z> {
+fn log<Z: ZonedPort>(sim: &Sim, port: &Z, options: Options) -> Log {
     let layout = layout(port, options);
     let map = Map::new(layout, FIRST..FIRST + COUNT);
     Log::new(lfs::linear(sim, port), (layout, sums()), options, map)

@@ -43,7 +43,9 @@ struct Part<'a, 'b, S> {
 }
 
 impl<S: Sink> Sink for Part<'_, '_, S> {
-    const WANTED: bool = S::WANTED;
+    fn is_wanted(&self) -> bool {
+        self.sink.borrow().is_wanted()
+    }
 
     fn take(&mut self, offset: usize, len: usize, payload: &Payload, from: usize) {
         let mut sink = self.sink.borrow_mut();

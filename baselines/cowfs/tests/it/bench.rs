@@ -11,7 +11,7 @@ use units::{Bytes, Extent, Ns, Placement};
 pub(crate) use vfs::model::{cache, eager};
 use vfs::{Access, Clock, Compute, Process, Vfs};
 
-pub(crate) type Fs = CowFs<Btrfs<RamDisk>>;
+pub(crate) type Fs = CowFs<Btrfs>;
 
 /// An image of an empty file system, as [`mkfs`] writes it.
 pub(crate) fn made(options: &MkfsOptions) -> Vec<u8> {

@@ -26,7 +26,7 @@ fn options(in_place: bool) -> MountOptions {
     }
 }
 
-fn vfs<P: BlockPort>(sim: &Sim, body: CowFs<Btrfs<P>>) -> Vfs<CowFs<Btrfs<P>>> {
+fn vfs(sim: &Sim, body: CowFs<Btrfs>) -> Vfs<CowFs<Btrfs>> {
     Vfs::mount(sim, body, eager(), Clock::default(), Compute::unlimited())
 }
 
@@ -55,12 +55,7 @@ const OWN_PAGES: u64 = 5;
 /// Patterns of each page of that file: the last forced one first, then those written since.
 type Own = BTreeMap<u64, Vec<u64>>;
 
-async fn force_beside<P: BlockPort>(
-    sim: Sim,
-    vfs: Vfs<CowFs<Btrfs<P>>>,
-    live: Rc<Live>,
-    seed: u64,
-) {
+async fn force_beside(sim: Sim, vfs: Vfs<CowFs<Btrfs>>, live: Rc<Live>, seed: u64) {
     let mut rng = Seed(seed).stream("beside");
     let process = Process::new(&vfs, Access::root());
     let flags = OpenFlags::BOTH | OpenFlags::CREATE;

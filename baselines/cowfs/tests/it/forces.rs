@@ -2,7 +2,7 @@
 
 use crate::bench::{Fs, cache, made, mounted};
 use cowfs::{Batch, Btrfs, MkfsOptions, MountOptions, Persist, mount_with};
-use host::RamDisk;
+use host::{Disk, RamDisk};
 use nand::Payload;
 use sim::{Kernel, Seed, Sim, join};
 use std::cell::Cell;
@@ -18,14 +18,12 @@ const BLOCKS: u64 = 12_288;
 /// Btrfs whose publications take 100 µs more and are counted.
 pub(crate) struct Slow {
     pub(crate) sim: Sim,
-    pub(crate) inner: Btrfs<RamDisk>,
+    pub(crate) inner: Btrfs,
     pub(crate) published: Rc<Cell<u32>>,
 }
 
 impl Persist for Slow {
-    type Port = RamDisk;
-
-    fn port(&self) -> &RamDisk {
+    fn port(&self) -> &Disk {
         self.inner.port()
     }
 
@@ -46,7 +44,7 @@ fn force_waits_for_the_commit_in_progress_that_holds_the_file() {
     let published = Rc::new(Cell::new(0));
     let strategy = Slow {
         sim: sim.clone(),
-        inner: Btrfs::new(RamDisk::from_image(&sim, &image), false),
+        inner: Btrfs::new(&RamDisk::from_image(&sim, &image), false),
         published: Rc::clone(&published),
     };
     kernel.block_on(async move {

@@ -127,7 +127,7 @@ pub(crate) fn survive(contents: BTreeMap<u64, Payload>, blocks: u64) -> bool {
     inspect(&Blocks(&contents, blocks));
     let journal = Journal::default();
     let in_place = move |disk: &RamDisk| Exchange::new(disk, &journal);
-    let copied = |disk: &RamDisk| Btrfs::new(disk.clone(), false);
+    let copied = |disk: &RamDisk| Btrfs::new(disk, false);
     let mounted = survive_with(contents.clone(), blocks, copied);
     survive_with(contents, blocks, in_place) && mounted
 }

@@ -192,7 +192,7 @@ fn nodes_in_flight_are_served_from_the_cache() {
     let disk = RamDisk::from_image(&sim, &made(&MkfsOptions::new(24_576)));
     let strategy = Slow {
         sim: sim.clone(),
-        inner: Btrfs::new(disk.clone(), false),
+        inner: Btrfs::new(&disk, false),
         published: Rc::new(Cell::new(0)),
     };
     kernel.block_on(async move {

@@ -7,7 +7,7 @@ use cowfs::{
     Batch, CowFs, FreshNode, MkfsOptions, MountOptions, Overwrite, Persist, Reason, Replacement,
     Ticket, mount_with, write_nodes, write_run,
 };
-use host::{BlockPort, RamDisk, Who};
+use host::{BlockPort, Disk, RamDisk, Who};
 use nand::Payload;
 use sim::{Kernel, Seed, Sim};
 use std::cell::{Cell, RefCell};
@@ -60,6 +60,7 @@ struct Asked {
 
 pub(crate) struct Exchange {
     disk: RamDisk,
+    port: Disk,
     journal: Journal,
     asked: Rc<Cell<Asked>>,
     /// Number of the next ticket, from 1.
@@ -75,6 +76,7 @@ impl Exchange {
     pub(crate) fn new(disk: &RamDisk, journal: &Journal) -> Self {
         Self {
             disk: disk.clone(),
+            port: Disk::from(disk),
             journal: journal.clone(),
             asked: Rc::default(),
             next: Cell::new(1),
@@ -106,7 +108,7 @@ impl Exchange {
                 let own = &bytes[(from - at) as usize..(to - at) as usize];
                 new[(from - page * 4096) as usize..][..own.len()].copy_from_slice(own);
                 let new = [Payload::Bytes(std::sync::Arc::new(new))];
-                write_run(&self.disk, page * 4096, &new, Placement(0), Who::default()).await?;
+                write_run(&self.port, page * 4096, &new, Placement(0), Who::default()).await?;
             }
         }
         self.disk.flush().await.unwrap();
@@ -123,10 +125,8 @@ impl Exchange {
 }
 
 impl Persist for Exchange {
-    type Port = RamDisk;
-
-    fn port(&self) -> &RamDisk {
-        &self.disk
+    fn port(&self) -> &Disk {
+        &self.port
     }
 
     fn changes_nodes_in_place(&self) -> bool {
@@ -154,7 +154,7 @@ impl Persist for Exchange {
         }
         self.journal.undo.borrow_mut().insert(ticket, old);
         self.count(|asked| asked.replaced += one.contents.len() as u64);
-        write_run(&self.disk, one.at, &one.contents, Placement(0), who).await?;
+        write_run(&self.port, one.at, &one.contents, Placement(0), who).await?;
         Ok(Some(Ticket(ticket)))
     }
 
@@ -168,7 +168,7 @@ impl Persist for Exchange {
     }
 
     async fn publish(&self, batch: Batch) -> Result<()> {
-        write_nodes(&self.disk, &batch.fresh, batch.origin).await?;
+        write_nodes(&self.port, &batch.fresh, batch.origin).await?;
         self.disk.flush().await.unwrap();
         let mut writes = Vec::new();
         for changed in &batch.changed {

@@ -13,7 +13,7 @@ use super::log::{Map, Piece, Span, extent, payload, pieces};
 use super::recover::{Recover, copy_for_log};
 use super::{JournalError, Recovery};
 use crate::persist::Run;
-use host::{BlockPort, Purpose, Who};
+use host::{BlockPort, Disk, Purpose, Who};
 use nand::{Payload, UNIT};
 use ssd::{Content, IoError};
 use units::{Origin, Placement};
@@ -73,8 +73,8 @@ impl Area {
     ///
     /// # Errors
     /// If there is no journal, if it is damaged or of an unknown kind, or if the medium fails.
-    pub(crate) async fn open<P: BlockPort>(
-        port: &P,
+    pub(crate) async fn open(
+        port: &Disk,
         runs: &[Run],
         to: Placement,
         origin: Origin,
@@ -197,7 +197,7 @@ impl Area {
 /// # Errors
 /// If the medium fails.
 pub(crate) async fn write_durably(
-    port: &impl BlockPort,
+    port: &Disk,
     (block, bytes): (u64, Payload),
     (to, who): (Placement, Who),
 ) -> Result<(), IoError> {

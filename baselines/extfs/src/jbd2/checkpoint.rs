@@ -11,14 +11,14 @@ use super::format::TAGS;
 use super::log::{LARGEST, Piece, write_pieces};
 use super::transaction::{Content, Entry};
 use super::{Core, Mode};
-use host::{BlockPort, Who};
+use host::Who;
 use nand::Payload;
 use ssd::IoError;
 use std::rc::Rc;
 use units::Placement;
 use vfs::{Errno, Result};
 
-impl<P: BlockPort> Core<P> {
+impl Core {
     /// Blocks that a transaction may log: a quarter of the log, as in jbd2.
     pub(super) fn largest(&self) -> usize {
         self.state.borrow().span.size() as usize / 4

@@ -32,7 +32,7 @@ struct Work {
     commit: u32,
 }
 
-impl<P: BlockPort> Core<P> {
+impl Core {
     /// Requests the commit of every transaction up to `id`; starts the commit task if
     /// it is not running.
     pub(super) fn request_commit(self: &Rc<Self>, id: u64) {

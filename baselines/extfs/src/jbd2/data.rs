@@ -16,7 +16,7 @@ use std::sync::Arc;
 use units::{Extent, Placement, SECTOR};
 use vfs::{DirtyPage, Errno, Result};
 
-impl<P: BlockPort> Core<P> {
+impl Core {
     /// Writes file contents and closes `handle`. Returns the transaction that makes the
     /// write durable.
     pub(super) async fn write_data(

@@ -39,7 +39,7 @@ impl Flushes {
     }
 }
 
-impl<P: BlockPort> Core<P> {
+impl Core {
     /// Waits for a flush that begins after this call; calls during a running flush share
     /// the next one, as in Linux' block layer.
     pub(super) async fn flush(&self) -> std::result::Result<(), IoError> {

@@ -8,7 +8,7 @@ use super::transaction::{Content, Entry, Handle, Transaction};
 use super::{Core, Mode, cache};
 use crate::buffer::Buffer;
 use crate::persist::Run;
-use host::{BlockPort, Purpose};
+use host::Purpose;
 use std::cell::Cell;
 use std::rc::Rc;
 use vfs::{Errno, Result};
@@ -21,7 +21,7 @@ enum Obstacle {
     Room,
 }
 
-impl<P: BlockPort> Core<P> {
+impl Core {
     /// Opens a handle for `blocks` blocks; waits for a commit or for room in the log if
     /// necessary. `ENOSPC` if no transaction can hold so many, `EROFS` after an abort.
     pub(super) async fn begin(self: &Rc<Self>, blocks: usize) -> Result<Handle> {

@@ -7,7 +7,7 @@ use super::JournalError;
 use super::format::Block;
 use crate::buffer::BLOCK;
 use crate::persist::Run;
-use host::{BlockPort, Who};
+use host::{BlockPort, Disk, Who};
 use nand::Payload;
 use ssd::{Content, IoError};
 use std::sync::Arc;
@@ -128,7 +128,7 @@ pub(crate) struct Piece {
 }
 
 impl Piece {
-    async fn write(&self, port: &impl BlockPort) -> Result<(), IoError> {
+    async fn write(&self, port: &Disk) -> Result<(), IoError> {
         let extent = extent(self.start, self.payloads.len());
         let content = Content::Sectors(&self.payloads);
         let written = port.write(extent, content, self.placement, self.who, false);
@@ -163,7 +163,7 @@ pub(super) fn pieces(
 }
 
 /// Writes pieces, up to [`DEPTH`] in flight at once.
-pub(crate) async fn write_pieces(port: &impl BlockPort, pieces: &[Piece]) -> Result<(), IoError> {
+pub(crate) async fn write_pieces(port: &Disk, pieces: &[Piece]) -> Result<(), IoError> {
     if let [piece] = pieces {
         return piece.write(port).await;
     }

@@ -8,8 +8,9 @@ use super::JournalError;
 use super::format::{Block, Superblock, Tag, feature, unescape};
 use super::log::{LARGEST, Map, Piece, extent, payload, write_pieces};
 use super::scan::{Found, Reader, Scan, scan};
-use host::{BlockPort, Purpose, Who};
+use host::{BlockPort, Disk, Purpose, Who};
 use nand::{Payload, UNIT};
+use sim::Boxed;
 use ssd::Content;
 use std::collections::BTreeMap;
 use units::Placement;
@@ -35,8 +36,8 @@ pub struct Recovery {
 }
 
 /// Medium, location of the log, and placement and attribution of the writes of a recovery.
-pub(super) struct Recover<'a, P> {
-    pub(super) port: &'a P,
+pub(super) struct Recover<'a> {
+    pub(super) port: &'a Disk,
     pub(super) map: &'a Map,
     /// Size of the medium in blocks.
     pub(super) blocks: u64,
@@ -44,7 +45,7 @@ pub(super) struct Recover<'a, P> {
     pub(super) metadata: Placement,
 }
 
-impl<P: BlockPort> Recover<'_, P> {
+impl Recover<'_> {
     /// Replays the log and leaves it empty. Returns its superblock and the report.
     pub(super) async fn run(&self) -> Result<(Superblock, Recovery), JournalError> {
         let mut reader = Reader::new(self.port, self.map, self.journal.1);
@@ -82,7 +83,7 @@ impl<P: BlockPort> Recover<'_, P> {
     /// The newest copy of each block that is not revoked.
     async fn copies(
         &self,
-        reader: &mut Reader<'_, P>,
+        reader: &mut Reader<'_>,
         superblock: &Superblock,
         scan: &Scan,
         revoked: &BTreeMap<u64, u32>,
@@ -263,10 +264,18 @@ impl From<Found> for Inspected {
 ///
 /// # Errors
 /// If the runs hold no journal of a known kind, or if the medium fails.
-pub async fn inspect<P: BlockPort>(
-    port: &P,
-    runs: &[crate::persist::Run],
-) -> Result<Inspection, JournalError> {
+pub fn inspect<'a>(
+    port: &impl BlockPort,
+    runs: &'a [crate::persist::Run],
+) -> Boxed<'a, Result<Inspection, JournalError>> {
+    boxed(Disk::from(port), runs)
+}
+
+fn boxed(port: Disk, runs: &[crate::persist::Run]) -> Boxed<'_, Result<Inspection, JournalError>> {
+    Box::pin(async move { look(&port, runs).await })
+}
+
+async fn look(port: &Disk, runs: &[crate::persist::Run]) -> Result<Inspection, JournalError> {
     let map = Map::new(runs, port.capacity().0 / UNIT as u64)?;
     let mut reader = Reader::new(port, &map, Who::default());
     let superblock = reader.superblock().await?;

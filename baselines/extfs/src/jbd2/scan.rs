@@ -7,7 +7,7 @@
 use super::JournalError;
 use super::format::{self, Block, Form, Kind, Superblock, Tag};
 use super::log::{Map, Span, extent};
-use host::{BlockPort, Who};
+use host::{BlockPort, Disk, Who};
 use nand::Payload;
 use std::collections::BTreeMap;
 
@@ -15,15 +15,15 @@ use std::collections::BTreeMap;
 const AHEAD: u32 = 32;
 
 /// Reads a log, each block of the medium once.
-pub(super) struct Reader<'a, P> {
-    pub(super) port: &'a P,
+pub(super) struct Reader<'a> {
+    pub(super) port: &'a Disk,
     pub(super) map: &'a Map,
     pub(super) who: Who,
     chunks: BTreeMap<u32, Vec<Payload>>,
 }
 
-impl<'a, P: BlockPort> Reader<'a, P> {
-    pub(super) const fn new(port: &'a P, map: &'a Map, who: Who) -> Self {
+impl<'a> Reader<'a> {
+    pub(super) const fn new(port: &'a Disk, map: &'a Map, who: Who) -> Self {
         Self {
             port,
             map,
@@ -99,8 +99,8 @@ pub(super) struct Scan {
 }
 
 /// Walks over the transactions of a log, from the start in its superblock.
-pub(super) async fn scan<P: BlockPort>(
-    reader: &mut Reader<'_, P>,
+pub(super) async fn scan(
+    reader: &mut Reader<'_>,
     superblock: &Superblock,
 ) -> Result<Scan, JournalError> {
     let mut walk = Walk::new(superblock);

@@ -16,11 +16,10 @@ use super::medium::broken;
 use super::snapshot::Piece;
 use super::table::{Closing, Next, Refusal, TxTable};
 use crate::persist::Run;
-use host::BytePort;
 use std::rc::Rc;
 use vfs::{Errno, Result};
 
-impl<P: BytePort, D: Durable<P>> Core<P, D> {
+impl<D: Durable> Core<D> {
     /// Opens a handle for `blocks` blocks; waits for room. `ENOSPC` if no transaction can
     /// hold so many, `EROFS` after an abort.
     pub(super) async fn begin(&self, blocks: usize) -> Result<u64> {

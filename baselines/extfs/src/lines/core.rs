@@ -5,7 +5,7 @@ use super::durable::Durable;
 use super::journal::DataJournal;
 use super::medium::{Medium, failed};
 use super::table::{Limits, TxTable};
-use host::BytePort;
+use host::{BlockPort, ByteDisk};
 use sim::{Semaphore, Signal, Sim};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -14,9 +14,9 @@ use vfs::Result;
 /// Most blocks of one command: 1 MiB, as Linux sends it to a drive without a limit.
 pub(super) const COMMAND_BLOCKS: usize = 256;
 
-pub(super) struct Core<P, D> {
+pub(super) struct Core<D> {
     pub(super) sim: Sim,
-    pub(super) medium: Medium<P>,
+    pub(super) medium: Medium,
     pub(super) durable: D,
     /// The block journal of the file system, if it has one.
     pub(super) journal: Option<DataJournal>,
@@ -34,10 +34,10 @@ pub(super) struct Core<P, D> {
     flushing: Semaphore,
 }
 
-impl<P: BytePort, D: Durable<P>> Core<P, D> {
+impl<D: Durable> Core<D> {
     pub(super) fn new(
         sim: &Sim,
-        port: P,
+        port: ByteDisk,
         options: LineOptions,
         (durable, journal): (D, Option<DataJournal>),
     ) -> Self {

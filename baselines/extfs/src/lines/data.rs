@@ -12,7 +12,7 @@ use super::medium::{SECTORS, extent, failed};
 use super::snapshot::Image;
 use crate::buffer::BLOCK;
 use crate::persist::{DataWrite, Run};
-use host::{BytePort, Who};
+use host::{BlockPort, BytePort, Who};
 use nand::Payload;
 use ssd::Content;
 use ssd::wlog::LINE;
@@ -59,7 +59,7 @@ pub(super) fn choose(mask: u64, held: u64, used: u64, byte_lines: u32) -> Way {
     }
 }
 
-impl<P: BytePort, D: Durable<P>> Core<P, D> {
+impl<D: Durable> Core<D> {
     pub(super) fn wants_duplicates(&self) -> bool {
         self.options.compares && self.options.byte_lines > 0
     }

@@ -3,12 +3,11 @@
 use super::journal::CommitEntry;
 use super::medium::Medium;
 use super::snapshot::Piece;
-use host::BytePort;
 use vfs::Result;
 
 /// Makes the cache lines of a transaction durable atomically.
 #[allow(async_fn_in_trait, reason = "a simulation is one thread")]
-pub trait Durable<P: BytePort>: Sized + 'static {
+pub trait Durable: Sized + 'static {
     /// Whether the strategy needs the old bytes of changed lines, and the superblock has
     /// to state that a mount may have lines to roll back.
     const UNDOES: bool = false;
@@ -21,7 +20,7 @@ pub trait Durable<P: BytePort>: Sized + 'static {
     /// `EIO`; the strategy then calls nothing but [`Self::leave`].
     async fn persist(
         &self,
-        medium: &Medium<P>,
+        medium: &Medium,
         pieces: &[&Piece],
         entry: Option<&CommitEntry>,
     ) -> Result<()>;
@@ -30,5 +29,5 @@ pub trait Durable<P: BytePort>: Sized + 'static {
     ///
     /// # Errors
     /// `EIO` if the medium fails.
-    async fn leave(&self, medium: &Medium<P>) -> Result<()>;
+    async fn leave(&self, medium: &Medium) -> Result<()>;
 }

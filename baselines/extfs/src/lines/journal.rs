@@ -21,7 +21,7 @@ use crate::jbd2::{
     Area, JournalError, LogPiece, Place, Recovery, Seal, write_durably, write_pieces,
 };
 use crate::persist::Run;
-use host::{BlockPort, BytePort, Purpose, Who};
+use host::{Disk, Purpose, Who};
 use nand::Payload;
 use sim::Signal;
 use ssd::IoError;
@@ -106,8 +106,8 @@ impl DataJournal {
     ///
     /// # Errors
     /// If the journal is invalid or the drive fails.
-    pub async fn open<P: BlockPort>(
-        port: &P,
+    pub async fn open(
+        port: &Disk,
         runs: &[Run],
         (to, origin): (Placement, Origin),
         (in_use, epoch): (bool, u64),
@@ -140,9 +140,9 @@ impl DataJournal {
     }
 
     /// Says on the medium where the journal starts; nowhere, once it is left.
-    async fn write_superblock<P: BlockPort>(
+    async fn write_superblock(
         &self,
-        port: &P,
+        port: &Disk,
         starts: bool,
     ) -> std::result::Result<(), IoError> {
         let (block, to) = {
@@ -245,7 +245,7 @@ fn home_writes(copies: &Copies) -> Vec<LogPiece> {
     pieces
 }
 
-impl<P: BytePort, D: Durable<P>> Core<P, D> {
+impl<D: Durable> Core<D> {
     /// Writes the copies of a transaction to the journal, and those beyond its largest record
     /// directly home. Returns the line that makes the record valid, and the journaled copies.
     //= bytefs 4.6
@@ -272,7 +272,7 @@ impl<P: BytePort, D: Durable<P>> Core<P, D> {
             let place = area.place(list.len());
             (place, area.record(place, &list))
         };
-        let written = write_pieces(&self.medium.port, &pieces).await;
+        let written = write_pieces(&self.medium.blocks, &pieces).await;
         self.written.set(self.written.get() + 1);
         written.map_err(failed)?;
         self.medium.count(|m| {
@@ -296,7 +296,7 @@ impl<P: BytePort, D: Durable<P>> Core<P, D> {
         while journal.is_homing() {
             self.wait_for_homes(journal).await?;
         }
-        let written = write_pieces(&self.medium.port, &home_writes(copies)).await;
+        let written = write_pieces(&self.medium.blocks, &home_writes(copies)).await;
         self.written.set(self.written.get() + 1);
         self.medium.count(|m| m.block_pages += copies.len() as u64);
         journal.forget(copies);
@@ -351,7 +351,7 @@ impl<P: BytePort, D: Durable<P>> Core<P, D> {
         let Some(journal) = self.journal() else {
             return Ok(());
         };
-        let written = journal.write_superblock(&self.medium.port, false).await;
+        let written = journal.write_superblock(&self.medium.blocks, false).await;
         written.map_err(failed)
     }
 
@@ -384,12 +384,12 @@ impl<P: BytePort, D: Durable<P>> Core<P, D> {
         for record in records {
             copies.extend(record.copies);
         }
-        let written = write_pieces(&self.medium.port, &home_writes(&copies)).await;
+        let written = write_pieces(&self.medium.blocks, &home_writes(&copies)).await;
         self.written.set(self.written.get() + 1);
         written.map_err(failed)?;
         self.flush().await?;
         journal.state.borrow_mut().area.retire(last);
-        let written = journal.write_superblock(&self.medium.port, true).await;
+        let written = journal.write_superblock(&self.medium.blocks, true).await;
         written.map_err(failed)?;
         self.medium.count(|m| m.homed_pages += copies.len() as u64);
         journal.forget(&copies);

@@ -8,7 +8,7 @@ use super::config::LineOptions;
 use super::metrics::Metrics;
 use super::snapshot::Piece;
 use crate::buffer::{BLOCK, Buffer, Cache};
-use host::{BytePort, Purpose, Who};
+use host::{BlockPort, ByteDisk, BytePort, Disk, Purpose, Who};
 use sim::{Signal, Sim};
 use ssd::{ByteError, Content, IoError};
 use std::cell::{Cell, RefCell};
@@ -87,9 +87,11 @@ impl Offered {
 }
 
 /// The drive's port with the cache of metadata blocks.
-pub struct Medium<P> {
+pub struct Medium {
     pub(super) sim: Sim,
-    pub(super) port: P,
+    pub(super) port: ByteDisk,
+    /// The blocks of `port`.
+    pub(super) blocks: Disk,
     pub(super) options: LineOptions,
     metrics: Cell<Metrics>,
     cache: RefCell<Cache>,
@@ -102,10 +104,16 @@ pub struct Medium<P> {
     progress: Rc<Signal>,
 }
 
-impl<P: BytePort> Medium<P> {
-    pub(super) fn new(sim: &Sim, port: P, options: LineOptions, progress: Rc<Signal>) -> Self {
+impl Medium {
+    pub(super) fn new(
+        sim: &Sim,
+        port: ByteDisk,
+        options: LineOptions,
+        progress: Rc<Signal>,
+    ) -> Self {
         Self {
             sim: sim.clone(),
+            blocks: port.blocks(),
             port,
             metrics: Cell::default(),
             cache: RefCell::default(),
@@ -118,7 +126,7 @@ impl<P: BytePort> Medium<P> {
     }
 
     /// Port of the drive that holds the file system.
-    pub const fn port(&self) -> &P {
+    pub const fn port(&self) -> &ByteDisk {
         &self.port
     }
 

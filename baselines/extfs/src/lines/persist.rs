@@ -9,7 +9,7 @@ use super::medium::{Medium, SECTORS, failed};
 use super::metrics::Metrics;
 use crate::buffer::{BLOCK, Buffer};
 use crate::persist::{DataWrite, Persist, Run, TxId};
-use host::{BytePort, Purpose, Who};
+use host::{BlockPort, ByteDisk, Purpose, Who};
 use nand::Payload;
 use sim::Sim;
 use std::rc::Rc;
@@ -18,11 +18,11 @@ use vfs::Result;
 
 /// A strategy that persists changes as cache lines; `D` makes the lines of one transaction
 /// durable together.
-pub struct Lines<P, D> {
-    core: Rc<Core<P, D>>,
+pub struct Lines<D> {
+    core: Rc<Core<D>>,
 }
 
-impl<P, D> Clone for Lines<P, D> {
+impl<D> Clone for Lines<D> {
     fn clone(&self) -> Self {
         Self {
             core: Rc::clone(&self.core),
@@ -34,27 +34,27 @@ impl<P, D> Clone for Lines<P, D> {
 #[must_use = "a transaction commits once each of its handles is closed"]
 pub struct Handle(u64);
 
-impl<P: BytePort, D: Durable<P>> Lines<P, D> {
+impl<D: Durable> Lines<D> {
     /// Creates the strategy for a file system without a block journal on `port`.
-    pub fn new(sim: &Sim, port: P, options: LineOptions, durable: D) -> Self {
+    pub fn new(sim: &Sim, port: &ByteDisk, options: LineOptions, durable: D) -> Self {
         Self::with_journal(sim, port, options, durable, None)
     }
 
     /// Creates the strategy for a file system on `port`; file contents may go through `journal`.
     pub fn with_journal(
         sim: &Sim,
-        port: P,
+        port: &ByteDisk,
         options: LineOptions,
         durable: D,
         journal: Option<DataJournal>,
     ) -> Self {
-        let core = Rc::new(Core::new(sim, port, options, (durable, journal)));
+        let core = Rc::new(Core::new(sim, port.clone(), options, (durable, journal)));
         Self { core }
     }
 
     /// The drive and its blocks of metadata in memory.
     #[must_use]
-    pub fn medium(&self) -> &Medium<P> {
+    pub fn medium(&self) -> &Medium {
         &self.core.medium
     }
 
@@ -83,7 +83,7 @@ impl<P: BytePort, D: Durable<P>> Lines<P, D> {
     }
 }
 
-impl<P: BytePort, D: Durable<P>> Persist for Lines<P, D> {
+impl<D: Durable> Persist for Lines<D> {
     type Tx = Handle;
 
     fn is_dax(&self) -> bool {

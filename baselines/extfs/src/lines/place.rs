@@ -19,7 +19,7 @@ use ssd::wlog::LINE;
 use std::sync::Arc;
 use vfs::Result;
 
-impl<P: BytePort, D: Durable<P>> Core<P, D> {
+impl<D: Durable> Core<D> {
     /// Durably stores `bytes` at byte `at` of the volume.
     pub(super) async fn store_in_place(&self, at: u64, bytes: &[u8], who: Who) -> Result<()> {
         self.medium.count(|m| m.byte_requests += 1);

@@ -23,7 +23,7 @@ pub(crate) struct Handle {
 }
 
 struct Audit {
-    inner: NoJournal<RamDisk>,
+    inner: NoJournal,
     disk: RamDisk,
     /// Metadata blocks with contents newer than on the disk.
     newer: RefCell<BTreeMap<u64, Rc<Buffer>>>,
@@ -199,7 +199,7 @@ impl Persist for Audit {
 
 async fn audited(sim: &sim::Sim, disk: RamDisk, seed: u64) -> Driver<Audit> {
     let audit = Audit {
-        inner: NoJournal::new(sim, disk.clone(), 4096, Placement(0)),
+        inner: NoJournal::new(sim, &disk.clone(), 4096, Placement(0)),
         disk,
         newer: RefCell::default(),
         open: Cell::new(0),

@@ -9,7 +9,7 @@ use vfs::{
     Access, CacheConfig, Clock, Compute, Errno, FallocateMode, Fd, OpenFlags, Process, Source, Vfs,
 };
 
-type Body = ExtFs<NoJournal<RamDisk>>;
+type Body = ExtFs<NoJournal>;
 
 /// Runs `work` over a file system with bytes other than zeros in all free blocks.
 fn over_garbage<W: Future<Output = ()> + 'static>(work: impl FnOnce(Process<Body>) -> W + 'static) {
@@ -18,7 +18,7 @@ fn over_garbage<W: Future<Output = ()> + 'static>(work: impl FnOnce(Process<Body
     let disk = RamDisk::from_image(&sim, &new_image(&MkfsOptions::new(8 * 256)));
     let kept = disk.clone();
     kernel.block_on(async move {
-        let persist = NoJournal::new(&sim, disk, 64, Placement(0));
+        let persist = NoJournal::new(&sim, &disk, 64, Placement(0));
         let body = ExtFs::mount(&sim, persist, MountOptions::default());
         let (config, clock) = (CacheConfig::default(), Clock::default());
         let body = body.await.unwrap();

@@ -24,7 +24,7 @@ pub(crate) const NOW: Timestamp = Timestamp {
 };
 
 /// A mounted file system and its inodes in memory.
-pub(crate) struct Driver<P: Persist = NoJournal<RamDisk>> {
+pub(crate) struct Driver<P: Persist = NoJournal> {
     pub(crate) fs: ExtFs<P>,
     nodes: RefCell<BTreeMap<Ino, Node>>,
 }
@@ -68,7 +68,7 @@ pub(crate) fn new_image(options: &MkfsOptions) -> Vec<u8> {
 
 impl Driver {
     pub(crate) async fn mount(sim: &Sim, disk: RamDisk) -> std::result::Result<Self, MountError> {
-        let persist = NoJournal::new(sim, disk, 4096, Placement(0));
+        let persist = NoJournal::new(sim, &disk, 4096, Placement(0));
         let options = MountOptions {
             now: NOW,
             ..MountOptions::default()

@@ -13,7 +13,7 @@ use vfs::{
 /// 16 MiB: the smallest disk with a journal.
 const BLOCKS: u64 = 4_096;
 
-type Mounted = Vfs<ExtFs<Jbd2<RamDisk>>>;
+type Mounted = Vfs<ExtFs<Jbd2>>;
 
 /// Mounts; the cache writes files back once they are `expire` old.
 async fn mount(sim: &Sim, disk: &RamDisk, expire: Ns) -> Mounted {
@@ -80,7 +80,7 @@ fn file_dropped_from_the_cache_is_durable_after_an_fsync() {
 }
 
 /// Allocates or writes 64 KiB at a time until no space is left.
-async fn take_all(process: &Process<ExtFs<Jbd2<RamDisk>>>, direct: bool) {
+async fn take_all(process: &Process<ExtFs<Jbd2>>, direct: bool) {
     let flags = OpenFlags::BOTH | OpenFlags::CREATE;
     let flags = if direct {
         flags | OpenFlags::DIRECT
@@ -155,7 +155,7 @@ fn promise_refused_takes_no_space() {
 }
 
 /// Takes all free blocks, those kept for metadata included.
-async fn leave_nothing(process: &Process<ExtFs<Jbd2<RamDisk>>>) {
+async fn leave_nothing(process: &Process<ExtFs<Jbd2>>) {
     take_all(process, false).await;
     process.sync().await.unwrap();
     for number in 0..BLOCKS {
@@ -170,7 +170,7 @@ async fn leave_nothing(process: &Process<ExtFs<Jbd2<RamDisk>>>) {
 
 /// Makes `/file` of four extents of ten pages, as many as an inode has room for; the third
 /// is allocated and not written.
-async fn four_pieces(process: &Process<ExtFs<Jbd2<RamDisk>>>) -> vfs::Fd {
+async fn four_pieces(process: &Process<ExtFs<Jbd2>>) -> vfs::Fd {
     let create = OpenFlags::BOTH | OpenFlags::CREATE;
     let fd = process.open(b"/file", create, 0o644).await.unwrap();
     for piece in [0, 1, 3] {

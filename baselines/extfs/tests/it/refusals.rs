@@ -17,7 +17,7 @@ const SLACK: u64 = BLOCKS / 50;
 const RESERVED: u64 = BLOCKS / 20;
 const MAKE: OpenFlags = OpenFlags::CREAT;
 
-type Fs = ExtFs<Jbd2<RamDisk>>;
+type Fs = ExtFs<Jbd2>;
 
 /// The last refusal; asserts that its holders account for all of the limit.
 fn last(vfs: &Vfs<Fs>) -> NoSpace {

@@ -16,7 +16,7 @@ const RESERVED: u64 = BLOCKS / 20;
 const SLACK: u64 = BLOCKS / 50;
 const STEP: u64 = 16;
 
-type Body = ExtFs<NoJournal<RamDisk>>;
+type Body = ExtFs<NoJournal>;
 
 /// Way to take space: cached writes, direct writes, or allocation.
 #[derive(Clone, Copy, Debug)]
@@ -54,7 +54,7 @@ async fn take_all(process: &Process<Body>, path: &str, way: Way) {
 }
 
 async fn leaves_root_his_blocks(sim: sim::Sim, disk: RamDisk, way: Way) {
-    let persist = NoJournal::new(&sim, disk, 64, Placement(0));
+    let persist = NoJournal::new(&sim, &disk, 64, Placement(0));
     let body = ExtFs::mount(&sim, persist, MountOptions::default());
     let (config, clock) = (CacheConfig::default(), Clock::default());
     let body = body.await.unwrap();

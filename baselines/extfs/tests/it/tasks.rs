@@ -96,7 +96,7 @@ fn concurrent_tasks_read_back_their_own_contents() {
         let disk = RamDisk::from_image(&sim, &new_image(&MkfsOptions::new(64 * 256)));
         let kept = disk.clone();
         kernel.block_on(async move {
-            let persist = NoJournal::new(&sim, disk, 4, Placement(0));
+            let persist = NoJournal::new(&sim, &disk, 4, Placement(0));
             let fs = ExtFs::mount(&sim, persist, MountOptions::default())
                 .await
                 .unwrap();

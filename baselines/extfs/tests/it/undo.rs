@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use units::Bytes;
 use vfs::Body;
 
-pub(crate) type Pmfs = Driver<UndoLines<RamDisk>>;
+pub(crate) type Pmfs = Driver<UndoLines>;
 pub(crate) type Contents = BTreeMap<u64, Payload>;
 
 /// 16 MiB, the smallest with a journal.

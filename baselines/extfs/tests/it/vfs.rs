@@ -9,7 +9,7 @@ use sim::{Kernel, Seed};
 use units::Placement;
 
 async fn compare(sim: sim::Sim, disk: RamDisk, seed: u64) {
-    let persist = NoJournal::new(&sim, disk, 16, Placement(0));
+    let persist = NoJournal::new(&sim, &disk, 16, Placement(0));
     let body = ExtFs::mount(&sim, persist, MountOptions::default())
         .await
         .unwrap();
@@ -48,7 +48,7 @@ fn synced_write_does_not_restore_truncated_bytes() {
     let disk = RamDisk::from_image(&sim, &new_image(&MkfsOptions::new(64 * 256)));
     let left = disk.clone();
     let image = kernel.block_on(async move {
-        let persist = NoJournal::new(&sim, disk, 16, Placement(0));
+        let persist = NoJournal::new(&sim, &disk, 16, Placement(0));
         let body = ExtFs::mount(&sim, persist, MountOptions::default());
         let (clock, compute) = (Clock::default(), Compute::unlimited());
         let vfs = Vfs::mount(&sim, body.await.unwrap(), cache(false), clock, compute);
@@ -74,7 +74,7 @@ fn synced_write_does_not_restore_truncated_bytes() {
     let sim = kernel.sim();
     let disk = RamDisk::from_image(&sim, &image);
     kernel.block_on(async move {
-        let persist = NoJournal::new(&sim, disk, 16, Placement(0));
+        let persist = NoJournal::new(&sim, &disk, 16, Placement(0));
         let body = ExtFs::mount(&sim, persist, MountOptions::default());
         let (clock, compute) = (Clock::default(), Compute::unlimited());
         let vfs = Vfs::mount(&sim, body.await.unwrap(), cache(false), clock, compute);

@@ -2,12 +2,12 @@
 
 use crate::tools::{assert_clean, has, save};
 use host::RamDisk;
-use lfs::{InPlace, LfsFs, MkfsOptions, MountOptions, mkfs, mount};
+use lfs::{LfsFs, MkfsOptions, MountOptions, OnDrive, mkfs, mount};
 use sim::{Kernel, Sim};
 pub(crate) use vfs::model::{cache, eager};
 use vfs::{Access, Clock, Compute, Process, Vfs};
 
-pub(crate) type Fs = LfsFs<InPlace<RamDisk>>;
+pub(crate) type Fs = LfsFs<OnDrive>;
 
 /// An image of an empty file system.
 pub(crate) fn made(options: &MkfsOptions) -> Vec<u8> {

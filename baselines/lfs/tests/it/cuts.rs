@@ -3,7 +3,7 @@
 
 use crate::bench::{Fs, eager, judge, made};
 use host::RamDisk;
-use lfs::{InPlace, LfsFs, MkfsOptions, MountOptions, Recovery, mount};
+use lfs::{LfsFs, MkfsOptions, MountOptions, OnDrive, Recovery, mount};
 use nand::Payload;
 use sim::{Kernel, Rng, Seed, Sim};
 use std::cell::{Cell, RefCell};
@@ -33,7 +33,7 @@ fn cleaning() -> MountOptions {
     }
 }
 
-fn vfs(sim: &Sim, body: LfsFs<InPlace<RamDisk>>) -> Vfs<Fs> {
+fn vfs(sim: &Sim, body: LfsFs<OnDrive>) -> Vfs<Fs> {
     Vfs::mount(sim, body, eager(), Clock::default(), Compute::unlimited())
 }
 

@@ -2,14 +2,14 @@
 
 use crate::bench::eager;
 use host::{RamZones, ZonedPort, ZonesAtRest};
-use lfs::{LfsFs, MkfsOptions, MountOptions, Recovery, Zoned};
+use lfs::{LfsFs, MkfsOptions, MountOptions, OnDrive, Recovery};
 use nand::Payload;
 use sim::{Kernel, Seed, Sim};
 use ssd::{ZoneLimits, ZoneState};
 use units::Bytes;
 use vfs::{Access, Body, Clock, Compute, Errno, OpenFlags, Process, Source, Vfs};
 
-type Fs = LfsFs<Zoned<RamZones>>;
+type Fs = LfsFs<OnDrive>;
 
 /// Sectors of a zone, which is one segment.
 const ZONE: u64 = 512 * 8;

@@ -7,7 +7,7 @@ use units::Bytes;
 pub(crate) use vfs::model::cache;
 use vfs::{Access, Clock, Compute, PAGE, Process, Vfs};
 
-pub(crate) type Fs = NovaFs<RamDisk>;
+pub(crate) type Fs = NovaFs;
 
 /// An empty file system of `pages` pages.
 pub(crate) fn new_image(pages: u64, cores: u32) -> Vec<u8> {
@@ -25,7 +25,7 @@ pub(crate) fn new_image(pages: u64, cores: u32) -> Vec<u8> {
 }
 
 pub(crate) async fn mounted(sim: &Sim, disk: RamDisk, tiny: bool) -> Vfs<Fs> {
-    let body = NovaFs::mount(sim, disk, MountOptions::default()).await;
+    let body = NovaFs::mount(sim, &disk, MountOptions::default()).await;
     let (clock, compute) = (Clock::default(), Compute::unlimited());
     Vfs::mount(sim, body.unwrap(), cache(tiny), clock, compute)
 }

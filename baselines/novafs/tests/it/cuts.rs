@@ -81,7 +81,7 @@ fn recover(left: Contents, again: Option<&mut Rng>) -> (State, RamDisk) {
         let disk = RamDisk::holding(&kernel.sim(), SIZE, left);
         let (port, sim) = (disk.clone(), kernel.sim());
         kernel.sim().spawn_detached(async move {
-            let _ = Fs::mount(&sim, port, MountOptions::default()).await;
+            let _ = Fs::mount(&sim, &port, MountOptions::default()).await;
         });
         for _ in 0..rng.below(40) {
             kernel.step();
@@ -92,7 +92,7 @@ fn recover(left: Contents, again: Option<&mut Rng>) -> (State, RamDisk) {
     let disk = RamDisk::holding(&kernel.sim(), SIZE, left);
     let (port, sim) = (disk.clone(), kernel.sim());
     let state = kernel.block_on(async move {
-        let fs = NovaFs::mount(&sim, port, MountOptions::default()).await;
+        let fs = NovaFs::mount(&sim, &port, MountOptions::default()).await;
         look(&fs.unwrap()).await.unwrap()
     });
     assert_eq!(check(&disk.to_image()[..]), []);
@@ -140,7 +140,7 @@ struct Live {
 
 async fn work(sim: Sim, live: Rc<Live>, run: Run) {
     let (seed, draw, calls) = (run.seed, run.draw, run.before + run.calls);
-    let fs = NovaFs::mount(&sim, live.disk.clone(), MountOptions::default()).await;
+    let fs = NovaFs::mount(&sim, &live.disk, MountOptions::default()).await;
     // Every call has its own timestamps.
     let clock = Clock::new(Clock::default().at(Ns::ZERO), Ns(0));
     // Following a link must not change atime, which would be a separate change.
@@ -368,7 +368,7 @@ fn mkfs_survives_power_cuts() {
         let left = RamDisk::holding(&other.sim(), SIZE, disk.after_cut(&mut rng));
         let sim = other.sim();
         let mounted = other.block_on(async move {
-            let mounted = NovaFs::mount(&sim, left, MountOptions::default()).await;
+            let mounted = NovaFs::mount(&sim, &left, MountOptions::default()).await;
             mounted.map(drop)
         });
         match mounted {

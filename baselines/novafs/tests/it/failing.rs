@@ -55,7 +55,7 @@ impl BytePort for Failing {
 /// Makes calls until one meets the failure; after it, no store may follow.
 async fn work(sim: sim::Sim, port: Failing, seed: u64) {
     let left = Rc::clone(&port.left);
-    let fs = NovaFs::mount(&sim, port, MountOptions::default()).await;
+    let fs = NovaFs::mount(&sim, &port, MountOptions::default()).await;
     let (clock, compute) = (Clock::default(), Compute::unlimited());
     let vfs = Vfs::mount(&sim, fs.unwrap(), cache(false), clock, compute);
     let p = Process::new(&vfs, Access::root());
@@ -93,7 +93,7 @@ fn a_failure_ends_all_changes_and_what_is_left_is_sound() {
         let disk = RamDisk::holding(&kernel.sim(), disk.size(), contents);
         let (port, sim) = (disk.clone(), kernel.sim());
         kernel.block_on(async move {
-            let fs = NovaFs::mount(&sim, port, MountOptions::default()).await;
+            let fs = NovaFs::mount(&sim, &port, MountOptions::default()).await;
             fs.map(drop).unwrap();
         });
         assert_eq!(check(&disk.to_image()[..]), [], "after {stores} stores");

@@ -39,7 +39,7 @@ fn image() -> Vec<u8> {
 
 /// Uses the file system on `disk`, if it can be mounted.
 async fn try_it(sim: Sim, disk: RamDisk) -> Result<(), MountError> {
-    let body = NovaFs::mount(&sim, disk, MountOptions::default()).await?;
+    let body = NovaFs::mount(&sim, &disk, MountOptions::default()).await?;
     let (config, clock) = (crate::bench::cache(false), vfs::Clock::default());
     let vfs = vfs::Vfs::mount(&sim, body, config, clock, vfs::Compute::unlimited());
     let p: Process<Fs> = Process::new(&vfs, Access::root());

@@ -7,9 +7,9 @@ use vfs::{
 };
 use zonefs::{Options, Superblock, ZoneFs};
 
-type Mounted = Vfs<ZoneFs<host::ZonedDevice>>;
+type Mounted = Vfs<ZoneFs>;
 
-async fn process(sim: &Sim, device: &host::ZonedDevice) -> Process<ZoneFs<host::ZonedDevice>> {
+async fn process(sim: &Sim, device: &host::ZonedDevice) -> Process<ZoneFs> {
     let fs = mounted(sim, device, &Superblock::default(), Options::default()).await;
     let vfs: Mounted = Vfs::mount(
         sim,

@@ -59,9 +59,9 @@ pub(crate) async fn mounted<P: ZonedPort>(
     port: &P,
     superblock: &Superblock,
     options: Options,
-) -> ZoneFs<P> {
+) -> ZoneFs {
     mkfs(port, superblock, Origin(0)).await.unwrap();
-    ZoneFs::mount(sim, port.clone(), options).await.unwrap()
+    ZoneFs::mount(sim, port, options).await.unwrap()
 }
 
 /// Runs `work` on a new drive.

@@ -52,7 +52,7 @@ fn neighbours_are_one_file_if_the_superblock_says_so() {
 #[test]
 fn mount_rejects_other_contents() {
     on(&config(|_| {}), async |sim, device| {
-        let refused = ZoneFs::mount(&sim, device, Options::default()).await.err();
+        let refused = ZoneFs::mount(&sim, &device, Options::default()).await.err();
         let magic = MountError::Superblock(SuperblockError::Magic);
         assert_eq!(refused.unwrap().to_string(), magic.to_string());
     });
@@ -206,9 +206,7 @@ fn a_mount_finds_what_the_last_one_left() {
             read_only: true,
             ..Options::default()
         };
-        let again = ZoneFs::mount(&sim, device.clone(), read_only)
-            .await
-            .unwrap();
+        let again = ZoneFs::mount(&sim, &device, read_only).await.unwrap();
         assert_eq!(again.attributes(seq(0)).unwrap().size, 5 * BLOCK);
         assert_eq!(again.attributes(seq(1)).unwrap().size, MOST);
         assert_eq!(
@@ -233,7 +231,7 @@ fn permissions_and_owners_can_be_changed_until_it_is_unmounted() {
             .unwrap();
         let now = fs.attributes(seq(0)).unwrap();
         assert_eq!((now.perm, now.uid, now.gid), (0o4777, 3, 0));
-        let again = ZoneFs::mount(&sim, device, Options::default())
+        let again = ZoneFs::mount(&sim, &device, Options::default())
             .await
             .unwrap();
         assert_eq!(again.attributes(seq(0)).unwrap().perm, 0o640);

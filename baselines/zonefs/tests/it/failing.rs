@@ -112,7 +112,7 @@ impl ZonedPort for Failing {
 /// permissions.
 type Left = (u64, bool, bool, bool, u16);
 
-async fn left(fs: &ZoneFs<Failing>) -> Left {
+async fn left(fs: &ZoneFs) -> Left {
     let now = fs.attributes(seq(0)).unwrap();
     let read = fs.read(seq(0), 0, 1, false).await.is_ok();
     let writes = fs
@@ -325,7 +325,9 @@ fn zones_that_have_failed_before_are_found_so() {
             let fs = mounted(&sim, &port, &Superblock::default(), Options::default()).await;
             fs.write(seq(0), 0, &text(0, 2), DIRECT).await.unwrap();
             port.state.set(Some(state));
-            let fs = ZoneFs::mount(&sim, port, Options::default()).await.unwrap();
+            let fs = ZoneFs::mount(&sim, &port, Options::default())
+                .await
+                .unwrap();
             let now = fs.attributes(seq(0)).unwrap();
             assert_eq!((now.size, now.perm), (0, 0));
             assert_eq!(fs.read(seq(0), 0, 1, false).await, Err(Errno::EPERM));

@@ -127,7 +127,7 @@ fn a_mount_closes_what_others_have_left_open() {
         };
         let content = Content::Bytes(&[1; 4096]);
         device.write(block, content, who, false).await.unwrap();
-        let fs = ZoneFs::mount(&sim, device.clone(), EXPLICIT).await.unwrap();
+        let fs = ZoneFs::mount(&sim, &device, EXPLICIT).await.unwrap();
         assert_eq!(device.zone(1).unwrap().state, ZoneState::Empty);
         assert_eq!(device.zone(2).unwrap().state, ZoneState::Closed);
         assert_eq!(fs.told().nr_active_seq_files, 1);

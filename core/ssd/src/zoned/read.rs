@@ -143,7 +143,7 @@ impl Zoned {
                 Box::pin(self.read_rows(rest, cause)).await?;
             }
         }
-        if S::WANTED {
+        if sink.is_wanted() {
             self.hand_over(part, offset, sink)?;
         }
         Ok(())

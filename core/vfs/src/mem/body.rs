@@ -1,6 +1,7 @@
 //! The implementation of [`Body`] for the file system in memory.
 
 use super::{File, MemFs, Node, ROOT};
+use crate::any::AnyBody;
 use crate::body::{Body, DirtyPage, NewInode, Rename};
 use crate::errno::{Errno, Result};
 use crate::types::{
@@ -46,6 +47,12 @@ fn changed(dir: &Node, links: i32, now: Timestamp) {
         (attr.mtime, attr.ctime) = (now, now);
     });
     dir.private.attr.set(dir.attr.get());
+}
+
+impl From<MemFs> for AnyBody {
+    fn from(body: MemFs) -> Self {
+        Self::new(body)
+    }
 }
 
 impl Body for MemFs {

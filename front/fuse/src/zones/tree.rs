@@ -6,7 +6,6 @@
 
 use engine::{Device, FileError, Service};
 use fuser::{FileAttr, FileType, INodeNo};
-use host::ZonedDevice;
 use sim::Kernel;
 use ssd::Drive;
 use std::cell::RefCell;
@@ -85,7 +84,7 @@ struct Looks {
 
 /// A mounted zonefs and the drive below it, on the engine's thread.
 pub struct Zones {
-    fs: ZoneFs<ZonedDevice>,
+    fs: ZoneFs,
     device: Rc<Device>,
     mounted: SystemTime,
     /// Changed attributes, by inode number for the kernel.
@@ -97,7 +96,7 @@ pub struct Zones {
 impl Zones {
     /// A service of `fs`, which is on the drive of `device`.
     #[must_use]
-    pub fn new(fs: ZoneFs<ZonedDevice>, device: Device) -> Self {
+    pub fn new(fs: ZoneFs, device: Device) -> Self {
         Self {
             fs,
             device: Rc::new(device),

@@ -18,8 +18,8 @@ use std::rc::Rc;
 use units::{Bytes, Ns, Placement};
 use vfs::model::{Model, Op, Order, Tree, check, perform};
 use vfs::{
-    Access, Body, CacheConfig, Clock, Compute, FallocateMode, FileKind, Ino, OpenFlags, Process,
-    RenameFlags, Vfs, XattrFlags,
+    Access, AnyBody, Body, CacheConfig, Clock, Compute, FallocateMode, FileKind, Ino, OpenFlags,
+    Process, RenameFlags, Vfs, XattrFlags,
 };
 
 /// 16 MiB: the smallest disk with a journal.
@@ -263,8 +263,8 @@ fn adopt(live: &Live) {
     model.perform(0, &Op::Sync).unwrap();
 }
 
-async fn start<B: Body>(
-    body: B,
+async fn start(
+    body: AnyBody,
     sim: Sim,
     (calls, settles): (usize, Settles),
     rng: Rng,
@@ -277,7 +277,7 @@ async fn start<B: Body>(
     work(process, calls, rng, live).await;
 }
 
-async fn show<B: Body>(body: B, sim: Sim) -> Outcome {
+async fn show(body: AnyBody, sim: Sim) -> Outcome {
     let shown = Shown::read(&body).await.map_err(|e| e.to_string())?;
     let vfs = vfs(&sim, body);
     let process = Process::new(&vfs, Access::default());
@@ -312,30 +312,30 @@ impl Subject for Files {
             match how {
                 How::Journal => {
                     let mounted = ext4::mount(&sim, &disk, Options::default()).await;
-                    start(mounted.unwrap().0, sim, calls, rng, task).await;
+                    start(mounted.unwrap().0.into(), sim, calls, rng, task).await;
                 }
                 How::Lines => {
                     let options = bytefs::Options::default();
                     let mounted = bytefs::mount(&sim, &disk, options).await;
-                    start(mounted.unwrap().0, sim, calls, rng, task).await;
+                    start(bytefs::into_any(mounted.unwrap().0), sim, calls, rng, task).await;
                 }
                 How::Pmfs => {
                     let mounted = pmfs::mount(&sim, &disk, pmfs::Options::default()).await;
-                    start(mounted.unwrap().0, sim, calls, rng, task).await;
+                    start(mounted.unwrap().0.into(), sim, calls, rng, task).await;
                 }
                 How::Dual => {
                     let options = bytefs::Options::default();
                     let mounted = bytefs::dual::mount(&sim, &disk, options).await;
-                    start(mounted.unwrap().0, sim, calls, rng, task).await;
+                    start(mounted.unwrap().0.into(), sim, calls, rng, task).await;
                 }
                 How::Nothing => {
-                    let persist = NoJournal::new(&sim, disk, 1_024, Placement(0));
+                    let persist = NoJournal::new(&sim, &disk, 1_024, Placement(0));
                     let body = ExtFs::mount(&sim, persist, Self::options()).await.unwrap();
-                    start(body, sim, calls, rng, task).await;
+                    start(body.into(), sim, calls, rng, task).await;
                 }
                 How::Nova => {
-                    let body = NovaFs::mount(&sim, disk, novafs::MountOptions::default()).await;
-                    start(body.unwrap(), sim, calls, rng, task).await;
+                    let body = NovaFs::mount(&sim, &disk, novafs::MountOptions::default()).await;
+                    start(body.unwrap().into(), sim, calls, rng, task).await;
                 }
             }
         });
@@ -363,37 +363,37 @@ impl Subject for Files {
         kernel.sim().spawn_detached(async move {
             let outcome = match how {
                 How::Journal => match ext4::mount(&sim, &disk, Options::default()).await {
-                    Ok((body, _)) => show(body, sim).await,
+                    Ok((body, _)) => show(body.into(), sim).await,
                     Err(error) => Err(error.to_string()),
                 },
                 How::Lines => {
                     let options = bytefs::Options::default();
                     match bytefs::mount(&sim, &disk, options).await {
-                        Ok((body, _)) => show(body, sim).await,
+                        Ok((body, _)) => show(bytefs::into_any(body), sim).await,
                         Err(error) => Err(error.to_string()),
                     }
                 }
                 How::Pmfs => match pmfs::mount(&sim, &disk, pmfs::Options::default()).await {
-                    Ok((body, _)) => show(body, sim).await,
+                    Ok((body, _)) => show(body.into(), sim).await,
                     Err(error) => Err(error.to_string()),
                 },
                 How::Dual => {
                     let options = bytefs::Options::default();
                     match bytefs::dual::mount(&sim, &disk, options).await {
-                        Ok((body, _)) => show(body, sim).await,
+                        Ok((body, _)) => show(body.into(), sim).await,
                         Err(error) => Err(error.to_string()),
                     }
                 }
                 How::Nothing => {
-                    let persist = NoJournal::new(&sim, disk, 1_024, Placement(0));
+                    let persist = NoJournal::new(&sim, &disk, 1_024, Placement(0));
                     match ExtFs::mount(&sim, persist, Self::options()).await {
-                        Ok(body) => show(body, sim).await,
+                        Ok(body) => show(body.into(), sim).await,
                         Err(error) => Err(error.to_string()),
                     }
                 }
                 How::Nova => {
-                    match NovaFs::mount(&sim, disk, novafs::MountOptions::default()).await {
-                        Ok(body) => show(body, sim).await,
+                    match NovaFs::mount(&sim, &disk, novafs::MountOptions::default()).await {
+                        Ok(body) => show(body.into(), sim).await,
                         Err(error) => Err(error.to_string()),
                     }
                 }

@@ -1,6 +1,6 @@
 //! A drive with few zones, and placed files on it.
 
-use host::{BlockDevice, HostConfig, ZonedDevice};
+use host::{BlockDevice, HostConfig, ZoneDisk, ZonedDevice};
 use parakeet::rules::RuleSet;
 use placed::{Chooser, Placed, Policy, format};
 use shimmer::Options;
@@ -10,7 +10,7 @@ use units::{Bytes, KIB, MIB, Origin};
 use vfs::mem::MemFs;
 use vfs::{Access, Clock, Compute, Process, Vfs};
 
-pub(crate) type Fs = Placed<MemFs, ZonedDevice>;
+pub(crate) type Fs = Placed;
 
 /// Small extents and few buffers, so that a short run fills them.
 pub(crate) const OPTIONS: Options = Options {
@@ -64,10 +64,17 @@ pub(crate) fn device(sim: &Sim, zones: u64) -> ZonedDevice {
 }
 
 pub(crate) async fn mounted(sim: &Sim, zones: ZonedDevice, tiny: bool) -> Vfs<Fs> {
-    format(zones.clone(), OPTIONS, 7).await.unwrap();
+    format(&zones, OPTIONS, 7).await.unwrap();
     let below = MemFs::new(Bytes(64 * MIB));
     let how = (Chooser::new(&rules(), Policy::Pools, 14), OPTIONS);
-    let body = Placed::mount(sim, below, Some(zones), how, Origin(0)).await;
+    let body = Placed::mount(
+        sim,
+        below.into(),
+        Some(ZoneDisk::from(&zones)),
+        how,
+        Origin(0),
+    )
+    .await;
     let (clock, compute) = (Clock::default(), Compute::unlimited());
     Vfs::mount(sim, body.unwrap(), vfs::model::cache(tiny), clock, compute)
 }

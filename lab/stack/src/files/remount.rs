@@ -6,12 +6,12 @@
 use super::run::{ready, refused, unmount, wait};
 use crate::attached::Attached;
 use crate::error::StackError;
-use crate::hosts::{AnyBody, AnyHost, Host};
+use crate::hosts::{AnyHost, Host};
 use crate::plan::Plan;
 use report::record::Remount;
 use sim::Kernel;
 use units::Ns;
-use vfs::{Clock, Vfs};
+use vfs::{AnyBody, Clock, Vfs};
 
 /// Makes `vfs` durable, unmounts it from the drive behind `port` and mounts it again as `host`. Also
 /// returns the counters of the layer that was mounted with it.

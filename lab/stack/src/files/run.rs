@@ -14,7 +14,7 @@ use super::tree::make_tree;
 use crate::attached::Attached;
 use crate::error::StackError;
 use crate::fill;
-use crate::hosts::{self, AnyBody, AnyHost, Host, Memory};
+use crate::hosts::{self, AnyHost, Host, Memory};
 use crate::layer;
 use crate::meter::Tally;
 use crate::plan::{Ending, Plan};
@@ -31,7 +31,7 @@ use std::fmt::Display;
 use std::future::Future;
 use std::rc::Rc;
 use units::Ns;
-use vfs::{Body, CacheStats, Clock, Compute, Errno, ExtentCounts, Vfs};
+use vfs::{AnyBody, Body, CacheStats, Clock, Compute, Errno, ExtentCounts, Vfs};
 use workload::files::{FileWorkload, Source};
 
 /// Runs `plan` with the file system of its stack on a drive with the contents `media`, and returns

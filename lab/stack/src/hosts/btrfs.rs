@@ -5,10 +5,10 @@ use super::{Behaviour, Host, Made, Promises, Said, Switch, directed, memory};
 use crate::attached::Attached;
 use crate::files::FILE_SYSTEM;
 use crate::image::{DriveImage, pieces_of};
-use cowfs::{Btrfs as Copying, CowFs, MkfsOptions, MountOptions, SECTOR};
+use cowfs::{MkfsOptions, MountOptions, SECTOR};
 use host::{BlockPort, Image};
 use sim::Sim;
-use vfs::Timestamp;
+use vfs::{AnyBody, Timestamp};
 
 /// The switches of Btrfs.
 pub(super) const SWITCHES: &[Switch] = &[
@@ -58,8 +58,6 @@ impl Btrfs {
 }
 
 impl Host for Btrfs {
-    type Body = CowFs<Copying<Attached>>;
-
     /// A commit is of one instant; a force is of one file.
     fn promises(&self) -> Promises {
         Promises {
@@ -79,21 +77,24 @@ impl Host for Btrfs {
             dup: self.dup,
             ..MkfsOptions::new(device.capacity().0 / SECTOR as u64)
         };
-        let made = cowfs::format(device, &options).await;
+        let made = cowfs::format(&device.disk(), &options).await;
         made.map_err(|error| error.to_string())
     }
 
-    async fn mount(&self, sim: &Sim, device: &Attached, now: Timestamp) -> Made<Self::Body> {
-        let mounted = cowfs::mount(sim, device, self.mount_options(now)).await;
-        mounted.map(|m| m.0).map_err(|error| error.to_string())
+    async fn mount(&self, sim: &Sim, device: &Attached, now: Timestamp) -> Made<AnyBody> {
+        let mounted = cowfs::mount(sim, &device.disk(), self.mount_options(now)).await;
+        mounted
+            .map(|m| m.0.into())
+            .map_err(|error| error.to_string())
     }
 
     fn has_snapshots(&self) -> bool {
         true
     }
 
-    async fn keep(&self, body: &Self::Body, name: &[u8], now: Timestamp) -> Made<()> {
-        let kept = body.snapshot(name, true, now).await;
+    async fn keep(&self, body: &AnyBody, name: &[u8], now: Timestamp) -> Made<()> {
+        let snapshots = cowfs::snapshots(body).ok_or("it has no snapshots")?;
+        let kept = snapshots.snapshot(name, true, now).await;
         kept.map(drop).map_err(|errno| errno.to_string())
     }
 

@@ -4,15 +4,15 @@ use super::{Host, Made, Promises, Said, Switch, ask_e2fsck, check_ext4, fit};
 use crate::attached::Attached;
 use crate::files::FILE_SYSTEM;
 use crate::image::DriveImage;
-use bytefs::{ByteFs as Strategy, Data, Options, Variant, mkfs_options};
+use bytefs::{Data, Options, Variant, mkfs_options};
 use crash::Settles;
-use extfs::{BLOCK, ExtFs, MkfsOptions};
+use extfs::{BLOCK, MkfsOptions};
 use host::BlockPort;
 use sim::Sim;
 use ssd::DriveConfig;
 use ssd::front::FrontConfig;
 use units::Bytes;
-use vfs::Timestamp;
+use vfs::{AnyBody, Timestamp};
 
 /// The switches of ByteFS, with their help.
 pub(super) const SWITCHES: &[Switch] = &[
@@ -69,8 +69,6 @@ fn divide(front: &mut FrontConfig) {
 }
 
 impl Host for ByteFs {
-    type Body = ExtFs<Strategy<Attached>>;
-
     /// The DRAM has the same size, divided or not.
     fn shape(&self, drive: &mut DriveConfig) {
         fit(drive, true);
@@ -96,17 +94,19 @@ impl Host for ByteFs {
             journal_blocks: journal_blocks.filter(|_| journals),
             ..mkfs_options(blocks)
         };
-        let made = bytefs::format(device, &layout).await;
+        let made = bytefs::format(&device.bytes(), &layout).await;
         made.map_err(|error| error.to_string())
     }
 
-    async fn mount(&self, sim: &Sim, device: &Attached, now: Timestamp) -> Made<Self::Body> {
+    async fn mount(&self, sim: &Sim, device: &Attached, now: Timestamp) -> Made<AnyBody> {
         let options = Options {
             start: now,
             ..self.options
         };
-        let mounted = bytefs::mount(sim, device, options).await;
-        mounted.map(|m| m.0).map_err(|error| error.to_string())
+        let mounted = bytefs::mount(sim, &device.bytes(), options).await;
+        mounted
+            .map(|m| ::bytefs::into_any(m.0))
+            .map_err(|error| error.to_string())
     }
 
     fn check(&self, image: &DriveImage<'_>) -> Vec<String> {

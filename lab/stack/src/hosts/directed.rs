@@ -9,14 +9,13 @@ use super::{Behaviour, Host, Made, Persistent, Promises, Said, Switch, shimmer};
 use crate::attached::Attached;
 use crate::files::FILE_SYSTEM;
 use crate::image::DriveImage;
-use crate::zones::ZonePort;
 use ::shimmer::Options;
 use parakeet::rules::RuleSet;
 use placed::{Chooser, Placed, Policy};
 use sim::Sim;
 use ssd::DriveConfig;
 use std::sync::Arc;
-use vfs::Timestamp;
+use vfs::{AnyBody, Timestamp};
 
 /// The switch that puts rules in charge of hints.
 pub(super) const SWITCH: Switch = (
@@ -44,8 +43,6 @@ impl<H> Directed<H> {
 }
 
 impl<H: Host> Host for Directed<H> {
-    type Body = Placed<H::Body, ZonePort>;
-
     fn promises(&self) -> Promises {
         self.below.promises()
     }
@@ -66,22 +63,25 @@ impl<H: Host> Host for Directed<H> {
         self.below.format(sim, device, now).await
     }
 
-    async fn mount(&self, sim: &Sim, device: &Attached, now: Timestamp) -> Made<Self::Body> {
+    async fn mount(&self, sim: &Sim, device: &Attached, now: Timestamp) -> Made<AnyBody> {
         let below = self.below.mount(sim, device, now).await?;
         // Without handles a file gets one of the kernel's lifetime hints, which its file system
         // treats like one of a program.
         let chooser = Chooser::new(&self.rules, Policy::Lifetimes, 0);
         let how = (chooser, Options::default());
         let mounted = Placed::mount(sim, below, None, how, FILE_SYSTEM).await;
-        mounted.map_err(|error| error.to_string())
+        mounted
+            .map(AnyBody::from)
+            .map_err(|error| error.to_string())
     }
 
     fn has_snapshots(&self) -> bool {
         self.below.has_snapshots()
     }
 
-    async fn keep(&self, body: &Self::Body, name: &[u8], now: Timestamp) -> Made<()> {
-        self.below.keep(body.below(), name, now).await
+    async fn keep(&self, body: &AnyBody, name: &[u8], now: Timestamp) -> Made<()> {
+        let placed: &Placed = body.own().ok_or("it has no snapshots")?;
+        self.below.keep(placed.below(), name, now).await
     }
 
     fn check(&self, image: &DriveImage<'_>) -> Vec<String> {

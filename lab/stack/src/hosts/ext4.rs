@@ -5,11 +5,11 @@ use crate::attached::Attached;
 use crate::files::FILE_SYSTEM;
 use crate::image::DriveImage;
 use extfs::ext4::{self, Options};
-use extfs::jbd2::{Jbd2, Mode};
-use extfs::{BLOCK, ExtFs, MkfsOptions};
-use host::BlockPort;
+use extfs::jbd2::Mode;
+use extfs::{BLOCK, MkfsOptions};
+use host::{BlockPort, Disk};
 use sim::Sim;
-use vfs::Timestamp;
+use vfs::{AnyBody, Timestamp};
 
 /// The switches of ext4, with their help.
 pub(super) const SWITCHES: &[Switch] = &[
@@ -48,7 +48,7 @@ impl Ext4 {
     }
 
     /// Makes the file system on any block port.
-    pub(super) async fn format_on<P: BlockPort>(&self, port: &P, now: Timestamp) -> Made<()> {
+    pub(super) async fn format_on(&self, port: &Disk, now: Timestamp) -> Made<()> {
         let layout = MkfsOptions {
             now,
             ..MkfsOptions::new(port.capacity().0 / BLOCK as u64)
@@ -58,24 +58,19 @@ impl Ext4 {
     }
 
     /// Mounts the file system on any block port.
-    pub(super) async fn mount_on<P: BlockPort>(
-        &self,
-        sim: &Sim,
-        port: &P,
-        now: Timestamp,
-    ) -> Made<ExtFs<Jbd2<P>>> {
+    pub(super) async fn mount_on(&self, sim: &Sim, port: &Disk, now: Timestamp) -> Made<AnyBody> {
         let options = Options {
             start: now,
             ..self.options
         };
         let mounted = ext4::mount(sim, port, options).await;
-        mounted.map(|m| m.0).map_err(|error| error.to_string())
+        mounted
+            .map(|m| m.0.into())
+            .map_err(|error| error.to_string())
     }
 }
 
 impl Host for Ext4 {
-    type Body = ExtFs<Jbd2<Attached>>;
-
     fn promises(&self) -> Promises {
         Promises {
             in_order: true,
@@ -85,11 +80,11 @@ impl Host for Ext4 {
     }
 
     async fn format(&self, _: &Sim, device: &Attached, now: Timestamp) -> Made<()> {
-        self.format_on(device, now).await
+        self.format_on(&device.disk(), now).await
     }
 
-    async fn mount(&self, sim: &Sim, device: &Attached, now: Timestamp) -> Made<Self::Body> {
-        self.mount_on(sim, device, now).await
+    async fn mount(&self, sim: &Sim, device: &Attached, now: Timestamp) -> Made<AnyBody> {
+        self.mount_on(sim, &device.disk(), now).await
     }
 
     fn check(&self, image: &DriveImage<'_>) -> Vec<String> {

@@ -5,10 +5,10 @@ use crate::attached::Attached;
 use crate::files::FILE_SYSTEM;
 use crate::image::{DriveImage, pieces_of};
 use host::{BlockPort, Image};
-use lfs::{BLOCK, LfsFs, MkfsOptions, MountOptions, OnDrive};
+use lfs::{BLOCK, MkfsOptions, MountOptions};
 use sim::Sim;
 use ssd::DriveConfig;
-use vfs::Timestamp;
+use vfs::{AnyBody, Timestamp};
 
 /// The switches of F2FS, with their help.
 pub(super) const SWITCHES: &[Switch] = &[
@@ -72,8 +72,6 @@ impl F2fs {
 }
 
 impl Host for F2fs {
-    type Body = LfsFs<OnDrive<Attached>>;
-
     fn promises(&self) -> Promises {
         PROMISES
     }
@@ -97,13 +95,15 @@ impl Host for F2fs {
             overprovision: self.overprovision,
             ..MkfsOptions::new(device.capacity().0 / BLOCK as u64)
         };
-        let made = lfs::format_drive(sim, device, &options).await;
+        let made = lfs::format_drive(sim, &device.disk(), device.zone_disk(), &options).await;
         made.map_err(|error| error.to_string())
     }
 
-    async fn mount(&self, sim: &Sim, device: &Attached, _: Timestamp) -> Made<Self::Body> {
-        let mounted = lfs::mount_drive(sim, device, self.options).await;
-        mounted.map(|m| m.0).map_err(|error| error.to_string())
+    async fn mount(&self, sim: &Sim, device: &Attached, _: Timestamp) -> Made<AnyBody> {
+        let mounted = lfs::mount_drive(sim, device.disk(), device.zone_disk(), self.options).await;
+        mounted
+            .map(|m| m.0.into())
+            .map_err(|error| error.to_string())
     }
 
     fn check(&self, image: &DriveImage<'_>) -> Vec<String> {

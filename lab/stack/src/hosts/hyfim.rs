@@ -5,11 +5,9 @@ use super::memory::Persistent;
 use super::{Behaviour, Btrfs, Host, Made, Promises, Said, Switch, btrfs, memory};
 use crate::attached::Attached;
 use crate::image::DriveImage;
-use cowfs::CowFs;
 use host::SwapPort;
-use hyfim::Intra;
 use sim::Sim;
-use vfs::Timestamp;
+use vfs::{AnyBody, Timestamp};
 
 /// The switches of HyFiM: those of Btrfs without the hints, which no mapping uses, and those of its
 /// memory.
@@ -44,8 +42,6 @@ impl Hyfim {
 }
 
 impl Host for Hyfim {
-    type Body = CowFs<Intra<Attached>>;
-
     /// A force publishes all changes, as of one instant.
     fn promises(&self) -> Promises {
         Promises {
@@ -62,21 +58,24 @@ impl Host for Hyfim {
         self.btrfs.format(sim, device, now).await
     }
 
-    async fn mount(&self, sim: &Sim, device: &Attached, now: Timestamp) -> Made<Self::Body> {
+    async fn mount(&self, sim: &Sim, device: &Attached, now: Timestamp) -> Made<AnyBody> {
         if !device.has_swaps().await {
             return Err("the mapping and its memory could not be mounted".to_owned());
         }
         let options = self.btrfs.mount_options(now);
-        let mounted = cowfs::mount_with(sim, Intra::new(device.clone()), options).await;
-        mounted.map(|m| m.0).map_err(|error| error.to_string())
+        let mounted = ::hyfim::mount_files(sim, &device.swaps(), options).await;
+        mounted
+            .map(|m| ::hyfim::into_any(m.0))
+            .map_err(|error| error.to_string())
     }
 
     fn has_snapshots(&self) -> bool {
         true
     }
 
-    async fn keep(&self, body: &Self::Body, name: &[u8], now: Timestamp) -> Made<()> {
-        let kept = body.snapshot(name, true, now).await;
+    async fn keep(&self, body: &AnyBody, name: &[u8], now: Timestamp) -> Made<()> {
+        let snapshots = ::hyfim::snapshots(body).ok_or("it has no snapshots")?;
+        let kept = snapshots.snapshot(name, true, now).await;
         kept.map(drop).map_err(|errno| errno.to_string())
     }
 

@@ -22,7 +22,7 @@ mod undo;
 mod zonefs;
 
 pub use self::zonefs::Zonefs;
-pub use any::{AnyBody, AnyHost};
+pub use any::AnyHost;
 pub use btrfs::Btrfs;
 pub use bytefs::ByteFs;
 pub use directed::Directed;
@@ -49,7 +49,7 @@ use sim::Sim;
 use ssd::DriveConfig;
 use std::sync::Arc;
 use units::{Bytes, Ns};
-use vfs::{Body, Timestamp};
+use vfs::{AnyBody, Timestamp};
 
 /// A switch of a host, and its help.
 pub type Switch = (&'static str, &'static str);
@@ -90,9 +90,6 @@ pub type Said = Result<Option<String>, OutsideError>;
 /// A file system that can be the host of a stack.
 #[allow(async_fn_in_trait, reason = "a simulation is one thread")]
 pub trait Host: Clone + Send + 'static {
-    /// The mounted file system.
-    type Body: Body;
-
     /// Guarantees on changes, besides the durability of forced ones.
     fn promises(&self) -> Promises;
 
@@ -122,7 +119,7 @@ pub trait Host: Clone + Send + 'static {
     ///
     /// # Errors
     /// If it cannot be mounted, with a sentence that says why.
-    async fn mount(&self, sim: &Sim, device: &Attached, now: Timestamp) -> Made<Self::Body>;
+    async fn mount(&self, sim: &Sim, device: &Attached, now: Timestamp) -> Made<AnyBody>;
 
     /// Whether the file system has snapshots.
     fn has_snapshots(&self) -> bool {
@@ -134,7 +131,7 @@ pub trait Host: Clone + Send + 'static {
     ///
     /// # Errors
     /// If it cannot be taken, with a sentence that says why.
-    async fn keep(&self, _body: &Self::Body, _name: &[u8], _now: Timestamp) -> Made<()> {
+    async fn keep(&self, _body: &AnyBody, _name: &[u8], _now: Timestamp) -> Made<()> {
         Err("it has no snapshots".to_owned())
     }
 

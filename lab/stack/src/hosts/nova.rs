@@ -7,15 +7,13 @@ use crate::image::DriveImage;
 use crash::Settles;
 use novafs::{MkfsOptions, MountOptions, NovaFs, check, mkfs};
 use sim::Sim;
-use vfs::Timestamp;
+use vfs::{AnyBody, Timestamp};
 
 /// NOVA, with as many cores as its `mkfs` has by default.
 #[derive(Clone)]
 pub struct Nova;
 
 impl Host for Nova {
-    type Body = NovaFs<Attached>;
-
     fn promises(&self) -> Promises {
         Promises {
             settles: Settles::All,
@@ -34,16 +32,18 @@ impl Host for Nova {
             origin: FILE_SYSTEM,
             ..MkfsOptions::default()
         };
-        let made = mkfs(device, &options).await;
+        let made = mkfs(&device.bytes(), &options).await;
         made.map_err(|error| error.to_string())
     }
 
-    async fn mount(&self, sim: &Sim, device: &Attached, _: Timestamp) -> Made<Self::Body> {
+    async fn mount(&self, sim: &Sim, device: &Attached, _: Timestamp) -> Made<AnyBody> {
         let options = MountOptions {
             origin: FILE_SYSTEM,
         };
-        let mounted = NovaFs::mount(sim, device.clone(), options).await;
-        mounted.map_err(|error| error.to_string())
+        let mounted = NovaFs::mount(sim, &device.bytes(), options).await;
+        mounted
+            .map(AnyBody::from)
+            .map_err(|error| error.to_string())
     }
 
     fn check(&self, image: &DriveImage<'_>) -> Vec<String> {

@@ -3,13 +3,12 @@
 use super::{Behaviour, Host, Made, Promises, Said, Switch, directed, f2fs};
 use crate::attached::Attached;
 use crate::image::{DriveImage, pieces_of};
-use crate::zones::ZonePort;
-use host::{DrivePort, Image};
-use lfs::{BLOCK, LfsFs};
-use persimmon::{Appended, MkfsOptions, Options, Pages, Shown};
+use host::Image;
+use lfs::BLOCK;
+use persimmon::{MkfsOptions, Options, Pages, Shown};
 use sim::Sim;
 use units::Bytes;
-use vfs::Timestamp;
+use vfs::{AnyBody, Timestamp};
 
 /// The switches of Persimmon, with their help.
 pub(super) const SWITCHES: &[Switch] = &[
@@ -55,14 +54,12 @@ fn no_zones() -> String {
 }
 
 impl Host for Persimmon {
-    type Body = LfsFs<Appended<ZonePort>>;
-
     fn promises(&self) -> Promises {
         f2fs::PROMISES
     }
 
     async fn format(&self, sim: &Sim, device: &Attached, now: Timestamp) -> Made<()> {
-        let zones = device.zones().ok_or_else(no_zones)?;
+        let zones = device.zone_disk().ok_or_else(no_zones)?;
         let options = MkfsOptions {
             now,
             ..MkfsOptions::default()
@@ -71,10 +68,12 @@ impl Host for Persimmon {
         made.map_err(|error| error.to_string())
     }
 
-    async fn mount(&self, sim: &Sim, device: &Attached, _: Timestamp) -> Made<Self::Body> {
-        let zones = device.zones().ok_or_else(no_zones)?;
+    async fn mount(&self, sim: &Sim, device: &Attached, _: Timestamp) -> Made<AnyBody> {
+        let zones = device.zone_disk().ok_or_else(no_zones)?;
         let mounted = persimmon::mount(sim, &zones, self.options).await;
-        mounted.map(|m| m.0).map_err(|error| error.to_string())
+        mounted
+            .map(|m| ::persimmon::into_any(m.0))
+            .map_err(|error| error.to_string())
     }
 
     fn check(&self, image: &DriveImage<'_>) -> Vec<String> {

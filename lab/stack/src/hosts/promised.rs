@@ -4,7 +4,7 @@
 //! has states in which one [`Fact`] is lost. The fact is demanded if the judge rejects all of them.
 
 use super::tests::plan;
-use super::{AnyBody, Host, Memory, named};
+use super::{Host, Memory, named};
 use crate::attached::Attached;
 use crate::files::ready;
 use crate::name::{STACKS, StackName};
@@ -17,8 +17,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 use vfs::{
-    Access, CacheConfig, Clock, Compute, FileKind, OpenFlags, Process, RenameFlags, Source,
-    Timestamp, Vfs,
+    Access, AnyBody, CacheConfig, Clock, Compute, FileKind, OpenFlags, Process, RenameFlags,
+    Source, Timestamp, Vfs,
 };
 
 const PAGE: &str = include_str!("../../../../docs/book/src/power-cuts.md");

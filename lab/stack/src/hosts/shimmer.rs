@@ -6,18 +6,15 @@ use super::{Behaviour, Ext4, Host, Made, Promises, Said, Switch, ask_e2fsck, che
 use crate::attached::Attached;
 use crate::files::FILE_SYSTEM;
 use crate::image::DriveImage;
-use crate::zones::ZonePort;
 use ::shimmer::Options;
-use extfs::ExtFs;
-use extfs::jbd2::Jbd2;
-use host::{BlockPort, DrivePort, ZonedPort};
+use host::{BlockPort, Disk, ZonedPort};
 use parakeet::rules::{RuleSet, sets};
 use placed::{Chooser, Ordinary, Placed, Policy};
 use sim::Sim;
 use ssd::{DriveConfig, ZoneLimits};
 use std::sync::Arc;
 use units::{Bytes, MIB, SECTOR};
-use vfs::Timestamp;
+use vfs::{AnyBody, Timestamp};
 
 /// The switches of both: the rules for placed files, and the size of the conventional part.
 pub(super) const SWITCHES: &[Switch] = &[
@@ -111,8 +108,6 @@ fn no_conventional() -> String {
 }
 
 impl Host for Shimmer {
-    type Body = Placed<ExtFs<Jbd2<Ordinary<Attached>>>, ZonePort>;
-
     /// Names are those of ext4; contents are durable before the metadata that refers to them.
     fn promises(&self) -> Promises {
         self.ext4.promises()
@@ -136,30 +131,32 @@ impl Host for Shimmer {
     }
 
     async fn format(&self, sim: &Sim, device: &Attached, now: Timestamp) -> Made<()> {
-        if let Some(zones) = device.zones() {
+        if let Some(zones) = device.zone_disk() {
             let limits = zones.limits();
             if limits.conventional == 0 {
                 return Err(no_conventional());
             }
             let cleared = host::Linear::new(sim, zones.clone()).clear().await;
             cleared.map_err(|error| error.to_string())?;
-            let made = placed::format(zones, self.options(&limits), VOLUME).await;
+            let made = placed::format(&zones, self.options(&limits), VOLUME).await;
             made.map_err(|error| error.to_string())?;
         }
-        let ordinary = Ordinary::of(sim, device);
+        let ordinary = Disk::from(&Ordinary::of(sim, device.disk(), device.zone_disk()));
         self.ext4.format_on(&ordinary, now).await
     }
 
-    async fn mount(&self, sim: &Sim, device: &Attached, now: Timestamp) -> Made<Self::Body> {
-        let ordinary = Ordinary::of(sim, device);
+    async fn mount(&self, sim: &Sim, device: &Attached, now: Timestamp) -> Made<AnyBody> {
+        let ordinary = Disk::from(&Ordinary::of(sim, device.disk(), device.zone_disk()));
         let below = self.ext4.mount_on(sim, &ordinary, now).await?;
-        let zones = device.zones();
+        let zones = device.zone_disk();
         let limits = zones.as_ref().map_or(ZoneLimits::NONE, ZonedPort::limits);
         let chooser = Chooser::new(&self.rules, self.policy, limits.max_open);
         let chooser = chooser.with_handles(device.handles());
         let how = (chooser, self.options(&limits));
         let mounted = Placed::mount(sim, below, zones, how, FILE_SYSTEM).await;
-        mounted.map_err(|error| error.to_string())
+        mounted
+            .map(AnyBody::from)
+            .map_err(|error| error.to_string())
     }
 
     fn check(&self, image: &DriveImage<'_>) -> Vec<String> {

@@ -6,11 +6,11 @@ use crate::files::FILE_SYSTEM;
 use crate::image::DriveImage;
 use bytefs::dual;
 use crash::Settles;
-use extfs::lines::undo::{self, UndoLines};
-use extfs::{BLOCK, ExtFs, MkfsOptions, pmfs};
+use extfs::lines::undo;
+use extfs::{BLOCK, MkfsOptions, pmfs};
 use host::BlockPort;
 use sim::Sim;
-use vfs::Timestamp;
+use vfs::{AnyBody, Timestamp};
 
 /// The switches of both hosts.
 pub(super) const SWITCHES: &[Switch] = &[("discard", "freed blocks are deallocated on the drive")];
@@ -55,8 +55,6 @@ fn discards(switches: &[String]) -> bool {
 }
 
 impl Host for Undoing {
-    type Body = ExtFs<UndoLines<Attached>>;
-
     /// Blocks are written before metadata refers to them.
     fn promises(&self) -> Promises {
         let settles = match self {
@@ -74,20 +72,22 @@ impl Host for Undoing {
             now,
             ..undo::mkfs_options(device.capacity().0 / BLOCK as u64)
         };
-        let made = undo::format(device, &layout).await;
+        let made = undo::format(&device.bytes(), &layout).await;
         made.map_err(|error| error.to_string())
     }
 
-    async fn mount(&self, sim: &Sim, device: &Attached, start: Timestamp) -> Made<Self::Body> {
+    async fn mount(&self, sim: &Sim, device: &Attached, start: Timestamp) -> Made<AnyBody> {
         let mounted = match *self {
             Self::Pmfs(options) => {
-                pmfs::mount(sim, device, pmfs::Options { start, ..options }).await
+                pmfs::mount(sim, &device.bytes(), pmfs::Options { start, ..options }).await
             }
             Self::Dual(options) => {
-                dual::mount(sim, device, bytefs::Options { start, ..options }).await
+                dual::mount(sim, &device.bytes(), bytefs::Options { start, ..options }).await
             }
         };
-        mounted.map(|m| m.0).map_err(|error| error.to_string())
+        mounted
+            .map(|m| m.0.into())
+            .map_err(|error| error.to_string())
     }
 
     fn check(&self, image: &DriveImage<'_>) -> Vec<String> {

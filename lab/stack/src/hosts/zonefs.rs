@@ -4,10 +4,9 @@ use super::{Host, Made, Promises, Said};
 use crate::attached::Attached;
 use crate::files::FILE_SYSTEM;
 use crate::image::DriveImage;
-use crate::zones::ZonePort;
-use host::{DrivePort, Image};
+use host::Image;
 use sim::Sim;
-use vfs::Timestamp;
+use vfs::{AnyBody, Timestamp};
 use zonefs::{Options, Superblock, ZoneFs};
 
 /// zonefs, whose files are `seq/0` and so on.
@@ -19,27 +18,27 @@ fn no_zones() -> String {
 }
 
 impl Host for Zonefs {
-    type Body = ZoneFs<ZonePort>;
-
     /// A file is as long as the written part of its zone, and contains nothing else.
     fn promises(&self) -> Promises {
         Promises::LAZY
     }
 
     async fn format(&self, _: &Sim, device: &Attached, _: Timestamp) -> Made<()> {
-        let zones = device.zones().ok_or_else(no_zones)?;
+        let zones = device.zone_disk().ok_or_else(no_zones)?;
         let made = zonefs::mkfs(&zones, &Superblock::default(), FILE_SYSTEM).await;
         made.map_err(|error| error.to_string())
     }
 
-    async fn mount(&self, sim: &Sim, device: &Attached, _: Timestamp) -> Made<Self::Body> {
+    async fn mount(&self, sim: &Sim, device: &Attached, _: Timestamp) -> Made<AnyBody> {
         let options = Options {
             origin: FILE_SYSTEM,
             ..Options::default()
         };
-        let zones = device.zones().ok_or_else(no_zones)?;
-        let mounted = ZoneFs::mount(sim, zones, options).await;
-        mounted.map_err(|error| error.to_string())
+        let zones = device.zone_disk().ok_or_else(no_zones)?;
+        let mounted = ZoneFs::mount(sim, &zones, options).await;
+        mounted
+            .map(AnyBody::from)
+            .map_err(|error| error.to_string())
     }
 
     /// The medium holds only a superblock.

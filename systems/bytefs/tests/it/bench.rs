@@ -2,7 +2,7 @@
 
 use bytefs::{ByteFs, Metrics, Options};
 use extfs::{ExtFs, MkfsOptions};
-use host::{BytePort, RamDisk};
+use host::RamDisk;
 use nand::Payload;
 use sim::{Kernel, Seed, Sim};
 use std::cell::RefCell;
@@ -15,9 +15,9 @@ use vfs::{Access, CacheConfig, Clock, Compute, Fd, OpenFlags, Process, Source, V
 /// 16 MiB.
 pub(crate) const BLOCKS: u64 = 4_096;
 
-pub(crate) type Strategy = ByteFs<RamDisk>;
-pub(crate) type Body<P = RamDisk> = ExtFs<ByteFs<P>>;
-pub(crate) type Mounted<P = RamDisk> = Vfs<Body<P>>;
+pub(crate) type Strategy = ByteFs;
+pub(crate) type Body = ExtFs<ByteFs>;
+pub(crate) type Mounted = Vfs<Body>;
 pub(crate) type Contents = BTreeMap<u64, Payload>;
 
 /// A disk of [`BLOCKS`] blocks with these contents.
@@ -39,7 +39,7 @@ pub(crate) fn small() -> Contents {
     formatted(&bytefs::mkfs_options(BLOCKS))
 }
 
-pub(crate) fn vfs<P: BytePort>(sim: &Sim, body: Body<P>, cache: CacheConfig) -> Mounted<P> {
+pub(crate) fn vfs(sim: &Sim, body: Body, cache: CacheConfig) -> Mounted {
     Vfs::mount(sim, body, cache, Clock::default(), Compute::unlimited())
 }
 
@@ -64,7 +64,7 @@ pub(crate) fn watched<W: Future<Output = ()> + 'static>(
 
 /// The strategy whose table is checked.
 #[derive(Clone, Default)]
-pub(crate) struct Watch(Rc<RefCell<Option<ByteFs<RamDisk>>>>);
+pub(crate) struct Watch(Rc<RefCell<Option<ByteFs>>>);
 
 impl Watch {
     pub(crate) fn set(&self, body: &Body) {
@@ -103,17 +103,17 @@ pub(crate) fn assert_clean(image: &[u8]) {
 }
 
 /// Opens `path` with access for all users; creates it if absent.
-pub(crate) async fn open<P: BytePort>(process: &Process<Body<P>>, path: &str) -> Fd {
+pub(crate) async fn open(process: &Process<Body>, path: &str) -> Fd {
     let flags = OpenFlags::BOTH | OpenFlags::CREATE;
     process.open(path.as_bytes(), flags, 0o644).await.unwrap()
 }
 
 /// Writes bytes and waits until they are durable.
-pub(crate) async fn put<P: BytePort>(process: &Process<Body<P>>, fd: Fd, at: u64, bytes: &[u8]) {
+pub(crate) async fn put(process: &Process<Body>, fd: Fd, at: u64, bytes: &[u8]) {
     process.pwrite(fd, at, Source::Bytes(bytes)).await.unwrap();
     process.fsync(fd).await.unwrap();
 }
 
-pub(crate) fn root<P: BytePort>(vfs: &Mounted<P>) -> Process<Body<P>> {
+pub(crate) fn root(vfs: &Mounted) -> Process<Body> {
     Process::new(vfs, Access::root())
 }

@@ -1,7 +1,7 @@
 //! Contents that become shared with a snapshot while they are being replaced.
 
 use crate::support::tiny;
-use cowfs::{CowFs, MkfsOptions, MountOptions, mount_with};
+use cowfs::{CowFs, MkfsOptions, MountOptions};
 use host::{
     BlockDevice, BlockPort, Computing, HostConfig, PageChange, Pm, PmConfig, PmMedia, RawDevice,
     SwapPort, Who,
@@ -18,7 +18,7 @@ use vfs::model::cache;
 use vfs::{Access, Clock, Compute, Errno, Fd, OpenFlags, Process, Source, Timestamp, Vfs};
 
 type Port = HyFim<RawDevice>;
-pub(crate) type Fs = CowFs<Intra<Slow>>;
+pub(crate) type Fs = CowFs<Intra>;
 
 const BLOCKS: u64 = 16_384;
 /// Size of the file in bytes.
@@ -86,7 +86,7 @@ pub(crate) async fn made(sim: &Sim) -> Slow {
 
 pub(crate) async fn mounted(sim: &Sim, port: &Slow) -> Vfs<Fs> {
     let options = MountOptions::default();
-    let mounted = mount_with(sim, Intra::new(port.clone()), options).await;
+    let mounted = hyfim::mount_files(sim, port, options).await;
     let (body, _) = mounted.expect("it is sound");
     let (clock, compute) = (Clock::default(), Compute::unlimited());
     Vfs::mount(sim, body, cache(false), clock, compute)

@@ -7,7 +7,7 @@ use ssd::{Drive, DriveConfig, DriveMedia, Preset, ZoneLimits};
 use units::{Bytes, MIB, Ns, SECTOR};
 use vfs::{Access, CacheConfig, Clock, Compute, Process, Vfs};
 
-pub(crate) type Fs = lfs::LfsFs<Appended<ZonedDevice>>;
+pub(crate) type Fs = lfs::LfsFs<Appended>;
 
 /// A zoned drive without power loss protection: a cut loses unflushed writes.
 pub(crate) fn config() -> DriveConfig {

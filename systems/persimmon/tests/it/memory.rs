@@ -6,7 +6,7 @@ use sim::{Kernel, Sim};
 use ssd::ZoneLimits;
 use vfs::{Clock, Compute, Vfs};
 
-pub(crate) type Fs = lfs::LfsFs<Appended<RamZones>>;
+pub(crate) type Fs = lfs::LfsFs<Appended>;
 
 /// Blocks of a zone: two segments, the fewest that there can be.
 pub(crate) const ZONE_BLOCKS: usize = 2 * 512;

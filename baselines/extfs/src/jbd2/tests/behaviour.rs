@@ -9,7 +9,7 @@ use std::cell::Cell;
 fn run<F: Future<Output = ()> + 'static>(
     blocks: u32,
     mode: Mode,
-    client: impl FnOnce(Jbd2<Probe>, Probe, Sim) -> F + 'static,
+    client: impl FnOnce(Jbd2, Probe, Sim) -> F + 'static,
 ) -> (Kernel, Probe) {
     let kernel = Kernel::new();
     let (disk, mut config) = new_disk(&kernel.sim(), blocks);
@@ -17,14 +17,14 @@ fn run<F: Future<Output = ()> + 'static>(
     let probe = Probe::new(&kernel.sim(), disk);
     let (sim, port) = (kernel.sim(), probe.clone());
     kernel.block_on(async move {
-        let (journal, _) = Jbd2::open(&sim, port.clone(), config).await.unwrap();
+        let (journal, _) = Jbd2::open(&sim, &port, config).await.unwrap();
         port.take();
         client(journal, port, sim).await;
     });
     (kernel, probe)
 }
 
-async fn change<P: BlockPort>(journal: &Jbd2<P>, blocks: &[u64], value: u8) -> TxId {
+async fn change(journal: &Jbd2, blocks: &[u64], value: u8) -> TxId {
     let mut buffers = Vec::new();
     for &block in blocks {
         buffers.push(journal.read(block, Purpose::Inode).await.unwrap());
@@ -231,7 +231,7 @@ fn blocks_read_concurrently_are_read_once_and_kept_within_the_bound() {
     let sim = kernel.sim();
     kernel.block_on(async move {
         let port = Probe::new(&sim, disk);
-        let (journal, _) = Jbd2::open(&sim, port.clone(), config).await.unwrap();
+        let (journal, _) = Jbd2::open(&sim, &port, config).await.unwrap();
         let held = journal.read(0, Purpose::Inode).await.unwrap();
         for block in 1..100 {
             journal.read(block, Purpose::Inode).await.unwrap();
@@ -282,11 +282,11 @@ fn error_of_the_medium_is_recorded_until_it_is_cleared() {
     let sim = kernel.sim();
     kernel.block_on(async move {
         let config = new_disk(&sim, 256).1;
-        let opened = Jbd2::open(&sim, probe.disk.clone(), config.clone()).await;
+        let opened = Jbd2::open(&sim, &probe.disk, config.clone()).await;
         let (journal, report) = opened.unwrap();
         assert_eq!(report.errno, -5);
         journal.clear_errno().await.unwrap();
-        let opened = Jbd2::open(&sim, probe.disk.clone(), config).await;
+        let opened = Jbd2::open(&sim, &probe.disk, config).await;
         assert_eq!(opened.unwrap().1.errno, 0);
     });
 }
@@ -409,7 +409,7 @@ fn contents_too_many_for_the_log_are_not_overwritten_by_a_replay() {
     let sim = kernel.sim();
     kernel.block_on(async move {
         let config = new_disk(&sim, 64).1;
-        let (_, report) = Jbd2::open(&sim, probe.disk.clone(), config).await.unwrap();
+        let (_, report) = Jbd2::open(&sim, &probe.disk, config).await.unwrap();
         assert_eq!((report.transactions, report.revoked), (2, 2));
         assert_eq!(block_of(&probe.disk, 50)[0], 2);
     });
@@ -431,13 +431,13 @@ fn metadata_forgotten_and_created_again_is_replayed() {
     let sim = kernel.sim();
     kernel.block_on(async move {
         let config = new_disk(&sim, 64).1;
-        Jbd2::open(&sim, probe.disk.clone(), config).await.unwrap();
+        Jbd2::open(&sim, &probe.disk, config).await.unwrap();
         assert_eq!(block_of(&probe.disk, 7)[0], 2);
     });
 }
 
 /// Starts to write all dirty blocks home, with a delay for block 7.
-async fn slowly_home(journal: &Jbd2<Probe>, port: &Probe, sim: &Sim) {
+async fn slowly_home(journal: &Jbd2, port: &Probe, sim: &Sim) {
     port.slow.set(Some(7));
     let core = Rc::clone(&journal.core);
     sim.spawn_detached(async move { core.write_home(core.dirty()).await.unwrap() });

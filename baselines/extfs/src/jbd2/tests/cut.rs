@@ -84,7 +84,7 @@ impl Model {
     }
 }
 
-type Journal = Jbd2<Probe>;
+type Journal = Jbd2;
 
 /// A client that makes `rounds` random changes, concurrently with others.
 async fn client(journal: Journal, model: Rc<Model>, rounds: u64, mode: Mode) {
@@ -312,7 +312,7 @@ fn recover(
         let disk = host::RamDisk::holding(&kernel.sim(), size, left);
         let (sim, port, config) = (kernel.sim(), disk.clone(), config.clone());
         let task = kernel.sim().spawn(async move {
-            Jbd2::open(&sim, port, config).await.unwrap();
+            Jbd2::open(&sim, &port, config).await.unwrap();
         });
         let mut task = task;
         let cut = if rng.below(2) == 0 {
@@ -348,7 +348,7 @@ fn cut_everywhere(seed: u64, log: u32, mode: Mode, rounds: u64) {
     let (sim, at_start) = (kernel.sim(), config.clone());
     let shared = model.clone();
     let journal = kernel.block_on(async move {
-        let (journal, _) = Jbd2::open(&sim, port, at_start).await.unwrap();
+        let (journal, _) = Jbd2::open(&sim, &port, at_start).await.unwrap();
         for _ in 0..3 {
             sim.spawn_detached(client(journal.clone(), shared.clone(), rounds, mode));
         }

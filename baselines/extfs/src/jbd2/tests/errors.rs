@@ -22,7 +22,7 @@ async fn formatted(sim: &Sim) -> Probe {
     Probe::new(sim, disk)
 }
 
-async fn mounted(sim: &Sim, probe: &Probe) -> Vfs<crate::ExtFs<Jbd2<Probe>>> {
+async fn mounted(sim: &Sim, probe: &Probe) -> Vfs<crate::ExtFs<Jbd2>> {
     let (body, _) = ext4::mount(sim, probe, Options::default()).await.unwrap();
     let cache = CacheConfig::default();
     Vfs::mount(sim, body, cache, Clock::default(), Compute::unlimited())

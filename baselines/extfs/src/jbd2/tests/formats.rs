@@ -101,7 +101,7 @@ fn log_of_linux_is_recovered_with_its_revokes() {
     let disk = disk_with(&kernel.sim(), 16_384, &LINUX_RUNS, &inflate(LINUX));
     let (sim, port) = (kernel.sim(), disk.clone());
     let config = JournalConfig::new(LINUX_RUNS.to_vec());
-    let opened = kernel.block_on(async move { Jbd2::open(&sim, port, config).await });
+    let opened = kernel.block_on(async move { Jbd2::open(&sim, &port, config).await });
     let report = opened.unwrap().1;
     assert_eq!((report.transactions, report.damaged), (13, false));
     assert!(report.revoked >= 10, "{report:?}");
@@ -129,7 +129,7 @@ fn logs_of_all_forms_are_recovered() {
         assert_eq!(inspected(&disk, &kernel, &runs).incompat, incompat);
         let (sim, port) = (kernel.sim(), disk.clone());
         let config = JournalConfig::new(runs.to_vec());
-        let opened = kernel.block_on(async move { Jbd2::open(&sim, port, config).await });
+        let opened = kernel.block_on(async move { Jbd2::open(&sim, &port, config).await });
         let report = opened.unwrap().1;
         assert_eq!(
             (report.transactions, report.blocks, report.revoked),

@@ -7,7 +7,7 @@ fn open(disk: host::RamDisk, kernel: &Kernel, runs: Vec<Run>) -> Option<JournalE
     let sim = kernel.sim();
     kernel.block_on(async move {
         let _ = inspect(&disk, &runs).await;
-        let opened = Jbd2::open(&sim, disk, JournalConfig::new(runs)).await;
+        let opened = Jbd2::open(&sim, &disk, JournalConfig::new(runs)).await;
         opened.err()
     })
 }
@@ -155,7 +155,7 @@ fn recovery_with_a_damaged_descriptor_ends_before_it() {
     let disk = disk_with(&kernel.sim(), 4096, &runs, &log);
     let sim = kernel.sim();
     let config = JournalConfig::new(runs);
-    let opened = kernel.block_on(async move { Jbd2::open(&sim, disk, config).await });
+    let opened = kernel.block_on(async move { Jbd2::open(&sim, &disk, config).await });
     let report = opened.unwrap().1;
     assert_eq!((report.transactions, report.damaged), (2, true));
 }

@@ -45,7 +45,7 @@ fn ask_for_recovery(image: &mut [u8]) {
 /// First of the 200 free blocks that transactions change.
 const FIRST: u64 = 5000;
 
-async fn work(journal: Jbd2<host::RamDisk>, transactions: u64, seed: u64) {
+async fn work(journal: Jbd2, transactions: u64, seed: u64) {
     let mut rng = Seed(seed).stream("changes");
     for round in 1..=transactions {
         let count = 1 + rng.below(12);
@@ -80,7 +80,7 @@ fn image_with_log(seed: u64, transactions: u64, path: &Path) -> Option<(Vec<u8>,
     let disk = host::RamDisk::from_image(&kernel.sim(), &std::fs::read(path).unwrap());
     let (sim, port, config) = (kernel.sim(), disk.clone(), JournalConfig::new(runs.clone()));
     kernel.block_on(async move {
-        let (journal, report) = Jbd2::open(&sim, port, config).await.unwrap();
+        let (journal, report) = Jbd2::open(&sim, &port, config).await.unwrap();
         assert!(report.was_clean);
         work(journal, transactions, seed).await;
     });
@@ -97,7 +97,7 @@ fn recovered(image: &[u8], runs: &[Run]) -> (Vec<u8>, Inspection, Recovery) {
     let (sim, port, runs) = (kernel.sim(), disk.clone(), runs.to_vec());
     let (log, report) = kernel.block_on(async move {
         let log = inspect(&port, &runs).await.unwrap();
-        let opened = Jbd2::open(&sim, port, JournalConfig::new(runs)).await;
+        let opened = Jbd2::open(&sim, &port, JournalConfig::new(runs)).await;
         (log, opened.unwrap().1)
     });
     (disk.to_image(), log, report)

@@ -18,7 +18,7 @@
 use crate::buffer::BLOCK;
 use crate::geometry::MountError;
 use crate::jbd2::{Superblock, write_durably};
-use host::{BlockPort, Who};
+use host::{Disk, Who};
 use nand::Payload;
 use ssd::IoError;
 use std::cell::RefCell;
@@ -58,7 +58,7 @@ impl Claim {
     }
 
     /// Sets or clears the claim; the change is durable on return.
-    pub(super) async fn set(&self, port: &impl BlockPort, made: bool) -> Result<(), IoError> {
+    pub(super) async fn set(&self, port: &Disk, made: bool) -> Result<(), IoError> {
         let bytes = {
             let mut superblock = self.superblock.borrow_mut();
             superblock.lend(made);

@@ -55,15 +55,15 @@ use crate::mount::MountOptions;
 use area::Area;
 use claim::Claim;
 use format::{Line, PAYLOAD, Record, head};
-use host::{BytePort, Purpose};
+use host::{ByteDisk, BytePort, Purpose};
 use recover::{Opened, open};
 use ring::{Refusal, Ring, Ticket};
-use sim::{Semaphore, Signal, Sim};
+use sim::{Boxed, Semaphore, Signal, Sim};
 use std::cell::{Cell, RefCell};
-use vfs::{Errno, Result};
+use vfs::{AnyBody, Errno, Result};
 
 /// Changes persist as lines, over an undo journal.
-pub type UndoLines<P> = Lines<P, Undo>;
+pub type UndoLines = Lines<Undo>;
 
 /// Undo journal of a mounted file system.
 pub struct Undo {
@@ -94,12 +94,18 @@ pub fn mkfs_options(blocks: u64) -> MkfsOptions {
     }
 }
 
+impl From<ExtFs<UndoLines>> for AnyBody {
+    fn from(body: ExtFs<UndoLines>) -> Self {
+        Self::new(body)
+    }
+}
+
 /// Creates a file system with a journal on `port`.
 ///
 /// # Errors
 /// If the options are invalid or ask for no journal, or if the drive fails.
-pub async fn format<P: BytePort>(
-    port: &P,
+pub async fn format(
+    port: &impl BytePort,
     options: &MkfsOptions,
 ) -> std::result::Result<(), Ext4Error> {
     if options.journal_blocks.is_none() {
@@ -113,12 +119,30 @@ pub async fn format<P: BytePort>(
 ///
 /// # Errors
 /// If the file system is invalid or the drive fails.
-pub async fn mount<P: BytePort>(
+pub fn mount(
     sim: &Sim,
-    port: &P,
+    port: &impl BytePort,
     lines: LineOptions,
     mounting: MountOptions,
-) -> std::result::Result<(ExtFs<UndoLines<P>>, Undone), MountError> {
+) -> Boxed<'static, std::result::Result<(ExtFs<UndoLines>, Undone), MountError>> {
+    mount_disk(sim.clone(), ByteDisk::from(port), lines, mounting)
+}
+
+fn mount_disk(
+    sim: Sim,
+    port: ByteDisk,
+    lines: LineOptions,
+    mounting: MountOptions,
+) -> Boxed<'static, std::result::Result<(ExtFs<UndoLines>, Undone), MountError>> {
+    Box::pin(async move { mount_on(&sim, &port, lines, mounting).await })
+}
+
+async fn mount_on(
+    sim: &Sim,
+    port: &ByteDisk,
+    lines: LineOptions,
+    mounting: MountOptions,
+) -> std::result::Result<(ExtFs<UndoLines>, Undone), MountError> {
     lines.check()?;
     // Nothing may be stored before a log of the drive has been recovered, once, and
     // there are logs without transactions.
@@ -134,7 +158,7 @@ pub async fn mount<P: BytePort>(
         journal_blocks: undo.area.blocks(),
         ..mounting
     };
-    let strategy = Lines::new(sim, port.clone(), lines, undo);
+    let strategy = Lines::new(sim, port, lines, undo);
     match ExtFs::mount(sim, strategy.clone(), mounting).await {
         Ok(body) => Ok((body, undone)),
         Err(error) => {
@@ -169,7 +193,7 @@ impl Undo {
     }
 
     /// Waits for `count` slots.
-    async fn take<P: BytePort>(&self, medium: &Medium<P>, count: u64) -> Result<Ticket> {
+    async fn take(&self, medium: &Medium, count: u64) -> Result<Ticket> {
         let _turn = self.turn.acquire(1).await;
         loop {
             if self.failed.get() {
@@ -188,7 +212,7 @@ impl Undo {
     }
 
     /// Begins a new epoch, while nothing is under way: all records are void.
-    async fn renew<P: BytePort>(&self, medium: &Medium<P>) -> Result<()> {
+    async fn renew(&self, medium: &Medium) -> Result<()> {
         let epoch = self.epoch.get().wrapping_add(1);
         store(medium, self.area.head(), &head(epoch)).await?;
         medium.verify().await?;
@@ -199,19 +223,19 @@ impl Undo {
 
     /// Leaves the blocks of the journal to others, unless something may have to be
     /// undone; nothing is recorded any more.
-    async fn retire<P: BytePort>(&self, medium: &Medium<P>) -> Result<()> {
+    async fn retire(&self, medium: &Medium) -> Result<()> {
         if self.failed.replace(true) || !self.ring.borrow().is_idle() {
             return Err(Errno::EIO);
         }
         self.renew(medium).await?;
-        let set = self.claim.set(medium.port(), false).await;
+        let set = self.claim.set(&medium.blocks, false).await;
         set.map_err(failed)
     }
 
     /// Stores `lines` to the slots of `ticket` from number `first` on.
-    async fn record<P: BytePort>(
+    async fn record(
         &self,
-        medium: &Medium<P>,
+        medium: &Medium,
         ticket: Ticket,
         first: u64,
         lines: &[Line],
@@ -241,7 +265,7 @@ impl Undo {
         lines
     }
 
-    async fn bring<P: BytePort>(&self, medium: &Medium<P>, pieces: &[&Piece]) -> Result<()> {
+    async fn bring(&self, medium: &Medium, pieces: &[&Piece]) -> Result<()> {
         let count = olds(pieces).map(|(_, old)| records_of(old.len() as u64 / 64));
         let count = count.sum::<u64>();
         let ticket = self.take(medium, count + 1).await?;
@@ -285,18 +309,18 @@ fn olds<'a>(pieces: &'a [&Piece]) -> impl Iterator<Item = (u64, &'a [u8])> {
     old.flat_map(|piece| piece.old())
 }
 
-async fn store<P: BytePort>(medium: &Medium<P>, at: u64, bytes: &[u8]) -> Result<()> {
+async fn store(medium: &Medium, at: u64, bytes: &[u8]) -> Result<()> {
     let who = medium.who(Purpose::Journal);
     let stored = medium.port().store(at, bytes, 0, who).await;
     stored.map_err(broken)
 }
 
-impl<P: BytePort> Durable<P> for Undo {
+impl Durable for Undo {
     const UNDOES: bool = true;
 
     async fn persist(
         &self,
-        medium: &Medium<P>,
+        medium: &Medium,
         pieces: &[&Piece],
         entry: Option<&CommitEntry>,
     ) -> Result<()> {
@@ -309,7 +333,7 @@ impl<P: BytePort> Durable<P> for Undo {
         brought
     }
 
-    async fn leave(&self, medium: &Medium<P>) -> Result<()> {
+    async fn leave(&self, medium: &Medium) -> Result<()> {
         self.retire(medium).await
     }
 }

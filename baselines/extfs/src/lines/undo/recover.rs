@@ -16,10 +16,10 @@ use super::claim::Claim;
 use super::format::{Line, REACH, Record, epoch_of, head};
 use crate::buffer::BLOCK;
 use crate::geometry::MountError;
-use crate::journal::{find_journal, find_torn_journal};
+use crate::journal::{find, find_torn_journal};
 use crate::lines::medium::{broken, extent, failed};
 use crate::persist::Run;
-use host::{BytePort, Purpose, Who};
+use host::{BlockPort, ByteDisk, BytePort, Purpose, Who};
 use ssd::wlog::LINE;
 use ssd::{ByteError, Content};
 use std::collections::{BTreeMap, BTreeSet};
@@ -54,8 +54,9 @@ const fn who(origin: Origin) -> Who {
 }
 
 /// Finds the journal, undoes what it holds, begins a new epoch, and claims its blocks.
-pub(super) async fn open<P: BytePort>(port: &P, origin: Origin) -> Result<Opened, MountError> {
-    let place = find_torn_journal(port).await?;
+pub(super) async fn open(port: &ByteDisk, origin: Origin) -> Result<Opened, MountError> {
+    let blocks = port.blocks();
+    let place = find_torn_journal(&blocks).await?;
     let place = place.ok_or(MountError::Journal("there is none"))?;
     let area = Area::new(&place.runs, port.capacity().0 / BLOCK as u64)?;
     let recovery = Recovery { port, area, origin };
@@ -75,10 +76,10 @@ pub(super) async fn open<P: BytePort>(port: &P, origin: Origin) -> Result<Opened
         }
         recovery.begin(epoch).await?;
     }
-    if let Err(error) = find_journal(port).await {
+    if let Err(error) = find(&blocks).await {
         // Nothing is left to undo, so the claim is dropped and other tools may repair the image.
         if claim.is_made() {
-            claim.set(port, false).await.map_err(failed)?;
+            claim.set(&blocks, false).await.map_err(failed)?;
         }
         return Err(match place.superblock {
             0 => error,
@@ -90,7 +91,7 @@ pub(super) async fn open<P: BytePort>(port: &P, origin: Origin) -> Result<Opened
             recovery.wipe().await?;
         }
         recovery.begin(epoch).await?;
-        claim.set(port, true).await.map_err(failed)?;
+        claim.set(&blocks, true).await.map_err(failed)?;
     }
     Ok(Opened {
         area: recovery.area,
@@ -108,13 +109,13 @@ const fn line_of(at: u64) -> u64 {
     at / LINE as u64 * LINE as u64
 }
 
-pub(super) struct Recovery<'a, P> {
-    pub(super) port: &'a P,
+pub(super) struct Recovery<'a> {
+    pub(super) port: &'a ByteDisk,
     pub(super) area: Area,
     pub(super) origin: Origin,
 }
 
-impl<P: BytePort> Recovery<'_, P> {
+impl Recovery<'_> {
     async fn read(&self, start: u64, mut out: &mut [u8]) -> Result<(), MountError> {
         let extent = extent(start, out.len() / BLOCK);
         let read = self.port.read(extent, &mut out, who(self.origin)).await;

@@ -17,7 +17,7 @@ use crate::lines::config::LineOptions;
 use crate::lines::medium::Medium;
 use crate::lines::snapshot::Piece;
 use crate::persist::Run;
-use host::{BytePort, Purpose, RamDisk, Who};
+use host::{ByteDisk, BytePort, Purpose, RamDisk, Who};
 use nand::Payload;
 use sim::{Kernel, Rng, Seed, Sim};
 use std::cell::RefCell;
@@ -79,7 +79,7 @@ fn change(block: u64, from: u8, to: u8) -> Piece {
     Piece::of_buffer(&buffer, LINES, false, Some(&[from; BLOCK]))
 }
 
-async fn versions(medium: Rc<Medium<RamDisk>>, undo: Rc<Undo>, task: u64, ledger: Ledger) {
+async fn versions(medium: Rc<Medium>, undo: Rc<Undo>, task: u64, ledger: Ledger) {
     for version in 1..=20 {
         let piece = change(20 + task, version - 1, version);
         ledger.borrow_mut()[task as usize].1 = version;
@@ -105,7 +105,7 @@ fn recovered(left: &Contents, again: Option<&mut Rng>) -> Contents {
         let _ = port.recover().await;
         let (area, origin) = (area(), Origin(0));
         let recovery = Recovery {
-            port: &port,
+            port: &ByteDisk::from(&port),
             area,
             origin,
         };
@@ -154,7 +154,12 @@ fn explore(seed: u64, last: u32) -> u64 {
     let sim = kernel.sim();
     let disk = disk(&sim, Contents::new());
     let (ledger, port) = (Ledger::default(), disk.clone());
-    let medium = Rc::new(Medium::new(&sim, disk.clone(), options(), Rc::default()));
+    let medium = Rc::new(Medium::new(
+        &sim,
+        ByteDisk::from(&disk),
+        options(),
+        Rc::default(),
+    ));
     let (kept, promised) = (Rc::clone(&medium), Rc::clone(&ledger));
     let begun = Rc::new(std::cell::Cell::new(false));
     let started = Rc::clone(&begun);
@@ -216,7 +221,7 @@ fn read(lines: &[[u8; 64]]) -> Result<Undone, MountError> {
         disk.verify().await.unwrap();
         let (area, origin) = (area(), Origin(0));
         let recovery = Recovery {
-            port: &disk,
+            port: &ByteDisk::from(&disk),
             area,
             origin,
         };

@@ -85,7 +85,7 @@ impl Shown {
                     let made = zonefs::mkfs(&port, &superblock, Origin(0)).await;
                     made.expect("it is made");
                 }
-                ZoneFs::mount(&sim, port, options).await
+                ZoneFs::mount(&sim, &port, options).await
             };
             let fs = finish(kernel, work)
                 .expect("an end")
