@@ -241,8 +241,6 @@ fn ended(child: &mut Child, patience: Duration) -> io::Result<Option<ExitStatus>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs::Permissions;
-    use std::os::unix::fs::PermissionsExt;
 
     const SAID: &str = r#"{"reason":"compiler-artifact","manifest_path":"/w/core/ssd/Cargo.toml","target":{"name":"it","kind":["test"]},"profile":{"test":true},"executable":"/w/target/it-1"}
 {"reason":"compiler-artifact","manifest_path":"/w/core/ssd/Cargo.toml","target":{"name":"ssd","kind":["lib"]},"profile":{"test":false},"executable":null}
@@ -308,11 +306,14 @@ mod tests {
         assert_eq!(failed, ["fails", "has no folder", "is not there"]);
     }
 
-    /// A shell script as a test program.
+    /// A shell script as a test program. `install` writes it: a descriptor open for writing here
+    /// would be inherited by programs that other tests spawn, and the script would be busy.
     fn script(folder: &Path, lines: &str) -> Program {
-        let file = folder.join("script");
-        std::fs::write(&file, format!("#!/bin/sh\n{lines}\n")).unwrap();
-        std::fs::set_permissions(&file, Permissions::from_mode(0o700)).unwrap();
+        let (text, file) = (folder.join("lines"), folder.join("script"));
+        std::fs::write(&text, format!("#!/bin/sh\n{lines}\n")).unwrap();
+        let mut install = Command::new("install");
+        let installed = install.arg("-m700").arg(&text).arg(&file).status().unwrap();
+        assert!(installed.success());
         program("script", file.to_str().unwrap(), "/")
     }
 
