@@ -85,13 +85,10 @@ impl Tables {
         })
     }
 
-    fn nat_block<I: Image + ?Sized>(&mut self, image: &I, index: u32) -> &[NatEntry] {
-        let (geometry, head) = (&self.geometry, &self.head);
-        self.nats.entry(index).or_insert_with(|| {
-            let second = high_bit(&head.nat_bitmap, index as usize);
-            let bytes = block(image, place(geometry, Table::Nat(index), second));
-            bytes.map_or_else(Vec::new, |bytes| nat::decode(&bytes))
-        })
+    /// Newest copy of block `index` of the NAT; `None` if it cannot be read.
+    fn nat_block<I: Image + ?Sized>(&self, image: &I, index: u32) -> Option<Box<Block>> {
+        let second = high_bit(&self.head.nat_bitmap, index as usize);
+        block(image, place(&self.geometry, Table::Nat(index), second))
     }
 
     /// Entry of node `nid`; free (address 0) if the table block cannot be read.
@@ -102,26 +99,33 @@ impl Tables {
         if nid >= self.geometry.nids() {
             return NatEntry::default();
         }
-        let block = self.nat_block(image, Nat::block_of(nid));
-        block
-            .get(nid as usize % nat::PER_BLOCK)
-            .copied()
-            .unwrap_or_default()
+        let index = Nat::block_of(nid);
+        if !self.nats.contains_key(&index) {
+            let block = self.nat_block(image, index);
+            let entries = block.map_or_else(Vec::new, |block| nat::decode(&block));
+            self.nats.insert(index, entries);
+        }
+        let entry = self.nats[&index].get(nid as usize % nat::PER_BLOCK);
+        entry.copied().unwrap_or_default()
     }
 
-    /// Numbers of all nodes that have an address in the table, reserved numbers excluded.
-    pub(super) fn used_nids<I: Image + ?Sized>(&mut self, image: &I) -> Vec<u32> {
-        let mut used = Vec::new();
+    /// Numbers of all nodes that have an address in the NAT or in its journal, in order, reserved
+    /// numbers excluded.
+    pub(super) fn used_nids<I: Image + ?Sized>(&self, image: &I) -> Vec<u32> {
+        let journaled = self.journaled.iter();
+        let journaled = journaled.filter(|(_, entry)| entry.addr != 0);
+        let mut used: Vec<u32> = journaled.map(|(&nid, _)| nid).collect();
         for index in 0..self.geometry.nat_blocks() {
+            let Some(block) = self.nat_block(image, index) else {
+                continue;
+            };
             let first = index * nat::PER_BLOCK as u32;
-            let entries = self.nat_block(image, index).to_vec();
-            for (nid, entry) in (first..).zip(entries) {
-                let entry = self.journaled.get(&nid).copied().unwrap_or(entry);
-                if nid > 2 && entry.addr != 0 {
-                    used.push(nid);
-                }
-            }
+            let in_table = (first..).zip(nat::addresses(&block));
+            let in_table = in_table.filter(|&(_, addr)| addr != 0).map(|(nid, _)| nid);
+            used.extend(in_table.filter(|nid| !self.journaled.contains_key(nid)));
         }
+        used.retain(|&nid| nid > 2);
+        used.sort_unstable();
         used
     }
 

@@ -51,6 +51,12 @@ pub(crate) fn decode(block: &Block) -> Vec<NatEntry> {
     entries.map(NatEntry::decode).collect()
 }
 
+/// Addresses of all entries of a block, 0 for a free number; the other fields are not decoded.
+pub(crate) fn addresses(block: &Block) -> impl Iterator<Item = u32> {
+    let entries = block.chunks_exact(SIZE).take(PER_BLOCK);
+    entries.map(|entry| raw::ADDR.get(entry))
+}
+
 /// Writes all entries of a block.
 pub(crate) fn encode(entries: &[NatEntry]) -> Box<Block> {
     let mut block = super::blank();
