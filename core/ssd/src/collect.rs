@@ -55,7 +55,7 @@ impl Core {
         let movers = state.movers(&self.layout, &self.config, group, None);
         let reserve = self.layout.reserve_lines(&self.config, movers);
         let hanging = state.hanging(&self.layout, group);
-        let coming = state.lines.free_count(group) + state.reclaiming(&self.layout, group);
+        let coming = state.lines.free_count(group) + state.lines.reclaiming(group);
         let coming = coming.saturating_sub(hanging);
         let stalled = state.stalled[group as usize];
         let wanted = reserve + policy.background_lines.max(u32::from(stalled > 0));
@@ -67,8 +67,8 @@ impl Core {
         }
         batch.set(true);
         let Some((line, cause)) = self.pick(&mut state, group, coming >= reserve) else {
-            let comes = state.reclaiming(&self.layout, group) > 0;
-            let closing = state.is_closing(&self.layout, group);
+            let comes = state.lines.reclaiming(group) > 0;
+            let closing = state.lines.is_closing(group);
             let at_rest = state.in_flight.is_empty();
             drop(state);
             if stalled > 0 && !closing {
@@ -93,22 +93,21 @@ impl Core {
             && let Some(line) = policy::coldest(
                 threshold,
                 state.most_erases,
-                state.candidates(&self.layout, group),
+                state.least_worn(&self.layout, group).into_iter(),
             )
         {
             return Some((line, Cause::WearLevelling));
         }
         let policies = self.policies.borrow();
-        let demand = match policies.choose_victims() {
-            true => None,
-            false => state.demand(&self.layout, &self.config, group),
-        };
-        let line = match demand {
-            Some(pools) => policy::by_demand(pools.into_iter()),
-            None => {
-                let lines = state.candidates(&self.layout, group);
-                policies.line(self.config.collection.victim, lines)
-            }
+        let line = if policies.choose_victims() {
+            policies.line(state.candidates(&self.layout, group))
+        } else if let Some(pools) = state.demand(&self.layout, &self.config, group) {
+            policy::by_demand(pools.into_iter())
+        } else {
+            policy::victim(
+                self.config.collection.victim,
+                state.pool_victims(&self.layout, group).flatten(),
+            )
         };
         line.map(|line| (line, Cause::Gc))
     }
@@ -202,7 +201,7 @@ impl Core {
             let mut frontiers = state.frontiers.iter();
             state.lines.free_count(group) == 0
                 && state.in_flight.is_empty()
-                && !state.is_erasing(&self.layout, group)
+                && !state.lines.is_erasing(group)
                 && frontiers.any(|f| f.group == group && !f.copies.is_empty() && f.open == NONE)
         };
         if stuck && self.state.borrow().is_lost(&self.layout, group) {

@@ -6,11 +6,12 @@
 //! count as equally hot until the first deaths.
 
 use crate::config::{DriveConfig, SpareSplit};
-use crate::frontier::Kind;
-use crate::layout::Layout;
-use crate::line::LineState;
-use crate::policy::{self, PoolView};
+use crate::frontier::{Frontier, Kind};
+use crate::layout::{Layout, NONE};
+use crate::line::LineView;
+use crate::policy::PoolView;
 use crate::state::State;
+use crate::victims::Pool;
 
 /// Pages that the host overwrote or deallocated, counted by the frontier that had written them. All
 /// counts are halved together whenever a quarter of the drive's pages has died.
@@ -47,13 +48,30 @@ impl Deaths {
     }
 }
 
-/// Sums over the lines of a pool, and its victim so far.
-#[derive(Clone, Copy, Default)]
-struct Pool {
-    valid: u64,
-    died: u64,
-    victim: Option<crate::LineView>,
-    is_used: bool,
+/// The pool of each frontier, counted over all groups ([`NONE`] for the journal), and the number of
+/// pools in each group. All data of a group are one pool unless the spare space follows demand.
+pub(crate) fn pools(
+    layout: &Layout,
+    config: &DriveConfig,
+    frontiers: &[Frontier],
+) -> (Vec<u32>, u32) {
+    let (is_split, isolated) = (
+        config.placement.spare != SpareSplit::Pooled,
+        config.placement.persistently_isolated,
+    );
+    let each = if is_split { layout.handles + 2 } else { 1 };
+    let pool = |frontier: &Frontier| {
+        let in_group = match frontier.kind {
+            Kind::Journal => return NONE,
+            _ if !is_split => 0,
+            Kind::Host(handle) => handle,
+            Kind::Moved(handle) if isolated => handle,
+            Kind::Moved(_) => layout.handles,
+            Kind::Map | Kind::MovedMap => layout.handles + 1,
+        };
+        frontier.group * each + in_group
+    };
+    (frontiers.iter().map(pool).collect(), each)
 }
 
 impl State {
@@ -69,57 +87,29 @@ impl State {
             return None;
         }
         self.deaths.fade();
-        let mut pools = vec![Pool::default(); layout.handles as usize + 2];
-        for line in self.lines_of(layout, group) {
-            let pool = self.pool(layout, config, line.frontier);
-            if let Some(pool) = pool.filter(|_| line.state != LineState::Free) {
-                pools[pool].valid += u64::from(line.valid);
-                pools[pool].is_used = true;
-            }
-        }
+        let pools = self.lines.pools(group);
         let handles = pools.iter().take(layout.handles as usize);
-        if handles.filter(|pool| pool.is_used).count() < 2 {
+        if handles.filter(|pool| pool.lines > 0).count() < 2 {
             return None;
         }
-        for (frontier, &died) in self.deaths.by_frontier.iter().enumerate() {
+        let first = group * pools.len() as u32;
+        let mut died = vec![0; pools.len()];
+        for (frontier, &deaths) in self.deaths.by_frontier.iter().enumerate() {
             if self.frontiers[frontier].group == group
-                && let Some(pool) = self.pool(layout, config, frontier as u16)
+                && let Some(pool) = self.lines.pool_of(frontier)
             {
-                pools[pool].died += died;
+                died[(pool - first) as usize] += deaths;
             }
         }
-        for view in self.candidates(layout, group) {
-            let frontier = self.lines.lines[view.line as usize].frontier;
-            if let Some(pool) = self.pool(layout, config, frontier) {
-                let best = &mut pools[pool].victim;
-                let both = best.iter().copied().chain([view]);
-                if policy::victim(config.collection.victim, both) == Some(view.line) {
-                    *best = Some(view);
-                }
-            }
-        }
-        let view = |pool: Pool| {
-            let (valid, died) = (pool.valid, pool.died);
-            let seen = |victim| PoolView {
-                valid,
+        let victims = self.pool_victims(layout, group);
+        let pools = pools.iter().zip(died).zip(victims);
+        let view = |((pool, died), victim): ((&Pool, u64), Option<LineView>)| {
+            Some(PoolView {
+                valid: pool.valid,
                 died,
-                victim,
-            };
-            pool.victim.map(seen)
+                victim: victim?,
+            })
         };
-        Some(pools.into_iter().filter_map(view).collect())
-    }
-
-    /// Index of the pool that a frontier writes to; `None` for the journal.
-    fn pool(&self, layout: &Layout, config: &DriveConfig, frontier: u16) -> Option<usize> {
-        let isolated = config.placement.persistently_isolated;
-        let handles = layout.handles as usize;
-        match self.frontiers[usize::from(frontier)].kind {
-            Kind::Host(handle) => Some(handle as usize),
-            Kind::Moved(handle) if isolated => Some(handle as usize),
-            Kind::Moved(_) => Some(handles),
-            Kind::Map | Kind::MovedMap => Some(handles + 1),
-            Kind::Journal => None,
-        }
+        Some(pools.filter_map(view).collect())
     }
 }

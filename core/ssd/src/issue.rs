@@ -134,7 +134,7 @@ impl Core {
             .saturating_sub(unit * self.layout.unit);
         self.fill_up(&mut state, &mut words, data_end);
         let ticket = self.program(&state, line, unit, sequence, &words, payload);
-        state.lines.lines[line as usize].in_flight += 1;
+        state.lines.begin_program(line);
         let issue = Issue {
             frontier,
             line,
@@ -258,9 +258,8 @@ impl Core {
         let data_end = data.saturating_sub(unit * self.layout.unit);
         self.fill_up(state, &mut words, data_end);
         let ticket = self.program(state, line, unit, sequence, &words, Vec::new());
-        let entry = &mut state.lines.lines[line as usize];
-        entry.in_flight += 1;
-        entry.issued = unit + 1;
+        state.lines.begin_program(line);
+        state.lines.lines[line as usize].issued = unit + 1;
         let issue = Issue {
             frontier,
             line,
@@ -292,7 +291,7 @@ impl Core {
             host += usize::from(!slot.moved && slot.cause != Cause::Map as u8);
             state.settle_slot(index);
         }
-        state.lines.lines[issue.line as usize].in_flight -= 1;
+        state.lines.end_program(issue.line);
         state.in_flight.end(issue.sequence);
         if issue.sequence != first {
             // Pages left out of the retry had been superseded by earlier programs.
@@ -366,9 +365,8 @@ impl Core {
     fn take_back(&self, failed: &Issue) -> Vec<u32> {
         let mut state = self.state.borrow_mut();
         let die = self.layout.die_in_group(failed.unit);
-        let entry = &mut state.lines.lines[failed.line as usize];
-        entry.in_flight -= 1;
-        entry.dead_dies.push(die);
+        state.lines.end_program(failed.line);
+        state.lines.lines[failed.line as usize].dead_dies.push(die);
         for &index in &failed.slots {
             let payload = self.slot_contents(&state, index);
             for (sector, payload) in payload.into_iter().enumerate() {
@@ -501,10 +499,8 @@ impl Core {
         }
         let dynamic = self.config.wear.dynamic;
         let line = state.lines.take_free(group, dynamic).expect("counted");
-        state.lines.transition(line, LineState::Open);
         let now = state.in_flight.next();
-        let entry = &mut state.lines.lines[line as usize];
-        (entry.opened, entry.frontier) = (now, frontier as u16);
+        state.lines.open(line, frontier as u16, now);
         let queue = &mut state.frontiers[frontier];
         queue.open = line;
         queue.borrowed = matches!(kind, Kind::Host(_)) && free <= reserve;

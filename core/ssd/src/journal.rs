@@ -414,9 +414,9 @@ impl Core {
 
     fn end_page(&self, line: u32, unit: u32, written: bool, under_way: &[u64]) {
         let mut state = self.state.borrow_mut();
-        let entry = &mut state.lines.lines[line as usize];
-        entry.in_flight -= 1;
+        state.lines.end_program(line);
         if !written {
+            let entry = &mut state.lines.lines[line as usize];
             entry.dead_dies.push(self.layout.die_in_group(unit));
             return;
         }
@@ -446,7 +446,7 @@ impl Core {
         let mut payload = vec![Payload::Zero; sectors];
         payload[0] = Payload::Bytes(Arc::new(page.encode()));
         let ticket = self.program(&state, line, unit, sequence, &words, payload);
-        state.lines.lines[line as usize].in_flight += 1;
+        state.lines.begin_program(line);
         (line, unit, sequence, ticket)
     }
 

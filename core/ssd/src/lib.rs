@@ -63,6 +63,7 @@ mod raw;
 mod read;
 mod recover;
 mod state;
+mod victims;
 pub mod wlog;
 mod write;
 mod zoned;

@@ -4,7 +4,9 @@
 //! `Retired`. [`Lines`] owns the transitions and the counters that follow from them. A closed line
 //! becomes a candidate for collection once its last program has completed.
 
-use crate::layout::Layout;
+use crate::config::{DriveConfig, VictimPolicy};
+use crate::layout::{Layout, NONE};
+use crate::victims::{Keys, Pool, Victims};
 
 /// State of a line in its life cycle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,6 +27,9 @@ pub enum LineState {
 }
 
 impl LineState {
+    /// Number of states of the life cycle.
+    const COUNT: usize = Self::Retired as usize + 1;
+
     /// Whether the life cycle has a transition from `self` to `next`.
     fn may_become(self, next: Self) -> bool {
         use LineState::{Closed, Collecting, Erasing, Free, Open, Retired};
@@ -41,6 +46,8 @@ impl LineState {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Line {
+    /// Index of the line in its group.
+    place: u32,
     pub(crate) state: LineState,
     /// Pages with the newest issued version of a mapped page.
     pub(crate) valid: u32,
@@ -54,6 +61,8 @@ pub(crate) struct Line {
     pub(crate) readers: u32,
     /// Index of the frontier that wrote the line.
     pub(crate) frontier: u16,
+    /// Pool of that frontier, counted over all groups; [`NONE`] for the journal.
+    pub(crate) pool: u32,
     /// Sequence number at which the line was opened.
     pub(crate) opened: u64,
     /// Sequence number at which the line was closed; 0 if it never was.
@@ -111,16 +120,46 @@ pub(crate) struct Lines {
     /// One bit for each flash page: set while it has the newest issued version of a mapped page.
     valid: Vec<u64>,
     lines_per_group: u32,
+    /// For each group: its lines in each state.
+    counts: Vec<[u32; LineState::COUNT]>,
+    /// For each group: closed lines with programs under way.
+    closing: Vec<u32>,
+    /// Pool of each frontier, counted over all groups; [`NONE`] for the journal.
+    pools: Vec<u32>,
+    victims: Victims,
 }
 
 impl Lines {
-    pub(crate) fn new(layout: &Layout) -> Self {
+    /// Free lines without data. `pools` has the pool of each frontier, of `pools_per_group` in
+    /// each group.
+    pub(crate) fn new(
+        layout: &Layout,
+        config: &DriveConfig,
+        pools: Vec<u32>,
+        pools_per_group: u32,
+    ) -> Self {
         let pages = layout.lines() as usize * layout.line_pages as usize;
+        let groups = layout.groups as usize;
+        let line = |index| Line {
+            place: index % layout.lines_per_group,
+            ..Line::default()
+        };
+        let mut counts = [0; LineState::COUNT];
+        counts[LineState::Free as usize] = layout.lines_per_group;
         Self {
-            lines: vec![Line::default(); layout.lines() as usize],
-            free: vec![Vec::new(); layout.groups as usize],
+            lines: (0..layout.lines()).map(line).collect(),
+            free: vec![Vec::new(); groups],
             valid: vec![0; pages.div_ceil(64)],
             lines_per_group: layout.lines_per_group,
+            counts: vec![counts; groups],
+            closing: vec![0; groups],
+            pools,
+            victims: Victims::new(
+                (layout.groups, pools_per_group),
+                (layout.lines_per_group, layout.line_data),
+                config.collection.victim,
+                config.wear.static_threshold > 0,
+            ),
         }
     }
 
@@ -132,7 +171,22 @@ impl Lines {
             "line {line} cannot go from {:?} to {next:?}",
             entry.state
         );
-        entry.state = next;
+        let before = std::mem::replace(&mut entry.state, next);
+        self.counts[group][before as usize] -= 1;
+        self.counts[group][next as usize] += 1;
+        if entry.in_flight > 0 {
+            self.closing[group] += u32::from(next == LineState::Closed);
+            self.closing[group] -= u32::from(before == LineState::Closed);
+        }
+        if entry.pool != NONE {
+            let pool = self.victims.pool_mut(entry.pool);
+            pool.lines += u32::from(before == LineState::Free);
+            pool.lines -= u32::from(next == LineState::Free);
+        }
+        if before == LineState::Closed || next == LineState::Closed {
+            self.index(line);
+        }
+        let entry = &mut self.lines[line as usize];
         if next == LineState::Free {
             entry.issued = 0;
             entry.erase_after = 0;
@@ -142,12 +196,134 @@ impl Lines {
         }
     }
 
-    /// Sets the state of `line` as recovery finds it at power-on.
-    pub(crate) fn found(&mut self, line: u32, state: LineState) {
-        self.lines[line as usize].state = state;
-        if state == LineState::Free {
-            self.free[(line / self.lines_per_group) as usize].push(line);
+    /// Opens a free line for `frontier` at sequence number `now`.
+    pub(crate) fn open(&mut self, line: u32, frontier: u16, now: u64) {
+        let entry = &mut self.lines[line as usize];
+        (entry.opened, entry.frontier) = (now, frontier);
+        entry.pool = self.pools[usize::from(frontier)];
+        self.transition(line, LineState::Open);
+    }
+
+    /// Counts a program of `line` as under way.
+    #[inline]
+    pub(crate) fn begin_program(&mut self, line: u32) {
+        let entry = &mut self.lines[line as usize];
+        entry.in_flight += 1;
+        if entry.state == LineState::Closed && entry.in_flight == 1 {
+            self.closing[(line / self.lines_per_group) as usize] += 1;
+            self.index(line);
         }
+    }
+
+    /// Counts a program of `line` as completed.
+    #[inline]
+    pub(crate) fn end_program(&mut self, line: u32) {
+        let entry = &mut self.lines[line as usize];
+        entry.in_flight -= 1;
+        if entry.state == LineState::Closed && entry.in_flight == 0 {
+            self.closing[(line / self.lines_per_group) as usize] -= 1;
+            self.index(line);
+        }
+    }
+
+    /// Whether collection may choose `line`: it is closed, without programs under way, and not of
+    /// the journal.
+    pub(crate) fn is_candidate(&self, line: u32) -> bool {
+        let entry = &self.lines[line as usize];
+        entry.state == LineState::Closed && entry.in_flight == 0 && entry.pool != NONE
+    }
+
+    /// Updates the keys of `line`, which became a candidate or ceased to be one.
+    fn index(&mut self, line: u32) {
+        let is_candidate = self.is_candidate(line);
+        let entry = &self.lines[line as usize];
+        if entry.pool == NONE {
+            return;
+        }
+        let keys = Keys {
+            place: entry.place,
+            valid: entry.valid,
+            closed: entry.closed,
+            is_candidate,
+        };
+        self.victims.update(entry.pool, keys);
+        let erases = is_candidate.then_some(entry.erases);
+        let group = line / self.lines_per_group;
+        self.victims.update_wear(group, keys.place, erases);
+    }
+
+    /// Whether a closed line of `group` still has programs under way, and cannot be collected yet.
+    pub(crate) fn is_closing(&self, group: u32) -> bool {
+        self.closing[group as usize] > 0
+    }
+
+    /// Whether a line of `group` is being erased.
+    pub(crate) fn is_erasing(&self, group: u32) -> bool {
+        self.counts[group as usize][LineState::Erasing as usize] > 0
+    }
+
+    /// Lines of `group` that are being collected or erased.
+    pub(crate) fn reclaiming(&self, group: u32) -> u32 {
+        let counts = &self.counts[group as usize];
+        counts[LineState::Collecting as usize] + counts[LineState::Erasing as usize]
+    }
+
+    /// The victim policy by which the index is ordered.
+    pub(crate) fn victim_policy(&self) -> VictimPolicy {
+        self.victims.policy()
+    }
+
+    /// Pool of a frontier, counted over all groups; `None` for the journal.
+    pub(crate) fn pool_of(&self, frontier: usize) -> Option<u32> {
+        Some(self.pools[frontier]).filter(|&pool| pool != NONE)
+    }
+
+    /// The pools of `group`.
+    pub(crate) fn pools(&self, group: u32) -> &[Pool] {
+        self.victims.pools(group)
+    }
+
+    /// The line that the victim policy chooses in each pool of `group` after `now` programs.
+    pub(crate) fn pool_victims(&self, group: u32, now: u64) -> impl Iterator<Item = Option<u32>> {
+        let first = group * self.lines_per_group;
+        let pools = self.victims.pools(group).iter();
+        pools.map(move |pool| Some(first + self.victims.of_pool(pool, now)?))
+    }
+
+    /// The candidate of `group` with the fewest erases; `None` without static wear levelling.
+    pub(crate) fn least_worn(&self, group: u32) -> Option<u32> {
+        let first = group * self.lines_per_group;
+        Some(first + self.victims.least_worn(group)?)
+    }
+
+    /// Sets the frontier and state of `line` as recovery finds them at power-on; the valid pages of
+    /// the line and its erases are known by then.
+    pub(crate) fn found(&mut self, line: u32, frontier: u16, state: LineState) {
+        let group = (line / self.lines_per_group) as usize;
+        let entry = &mut self.lines[line as usize];
+        entry.frontier = frontier;
+        entry.pool = self.pools[usize::from(frontier)];
+        let before = std::mem::replace(&mut entry.state, state);
+        self.counts[group][before as usize] -= 1;
+        self.counts[group][state as usize] += 1;
+        if entry.pool != NONE {
+            let pool = self.victims.pool_mut(entry.pool);
+            pool.valid += u64::from(entry.valid);
+            pool.lines += u32::from(state != LineState::Free);
+        }
+        self.index(line);
+        if state == LineState::Free {
+            self.free[group].push(line);
+        }
+    }
+
+    /// Makes a closed line an open one: recovery found room in it.
+    pub(crate) fn reopen(&mut self, line: u32) {
+        let group = (line / self.lines_per_group) as usize;
+        self.lines[line as usize].state = LineState::Open;
+        self.counts[group][LineState::Closed as usize] -= 1;
+        self.counts[group][LineState::Open as usize] += 1;
+        self.index(line);
     }
 
     pub(crate) fn free_count(&self, group: u32) -> u32 {
@@ -181,9 +357,18 @@ impl Lines {
         sim::prefetch(&self.valid, page as usize / 64);
     }
 
-    /// Marks `page` of `line` valid. The page must be invalid.
+    /// Marks `page` of `line` valid, which is open. The page must be invalid.
     #[inline]
     pub(crate) fn set_valid(&mut self, line: u32, page: u32) {
+        self.find_valid(line, page);
+        let pool = self.lines[line as usize].pool;
+        if pool != NONE {
+            self.victims.pool_mut(pool).valid += 1;
+        }
+    }
+
+    /// Marks `page` of `line` valid, whose state recovery has yet to find.
+    pub(crate) fn find_valid(&mut self, line: u32, page: u32) {
         let word = &mut self.valid[page as usize / 64];
         debug_assert!(*word >> (page % 64) & 1 == 0);
         *word |= 1 << (page % 64);
@@ -200,9 +385,28 @@ impl Lines {
             return None;
         }
         *word &= !bit;
-        let line = &mut self.lines[line as usize];
-        line.valid -= 1;
-        Some(line.frontier)
+        let entry = &mut self.lines[line as usize];
+        entry.valid -= 1;
+        if entry.pool != NONE {
+            self.victims.pool_mut(entry.pool).valid -= 1;
+            if entry.state == LineState::Closed && entry.in_flight == 0 {
+                self.lose_valid(line);
+            }
+        }
+        Some(self.lines[line as usize].frontier)
+    }
+
+    /// Updates the keys of a candidate that lost a valid page.
+    #[inline]
+    fn lose_valid(&mut self, line: u32) {
+        let entry = &self.lines[line as usize];
+        let keys = Keys {
+            place: entry.place,
+            valid: entry.valid,
+            closed: entry.closed,
+            is_candidate: true,
+        };
+        self.victims.update(entry.pool, keys);
     }
 
     /// Bytes of host memory that the bitmap and the table of lines take.

@@ -80,15 +80,10 @@ impl Policies {
         self.victim.is_some()
     }
 
-    /// The line to reclaim next: the choice of the caller's policy, or else of `usual`.
-    pub(crate) fn line(
-        &self,
-        usual: VictimPolicy,
-        lines: impl Iterator<Item = LineView>,
-    ) -> Option<u32> {
-        let Some((_, choose)) = &self.victim else {
-            return victim(usual, lines);
-        };
+    /// The line to reclaim next by the caller's policy; `None` without a policy of the caller or a
+    /// line that gains.
+    pub(crate) fn line(&self, lines: impl Iterator<Item = LineView>) -> Option<u32> {
+        let (_, choose) = self.victim.as_ref()?;
         let lines: Vec<LineView> = lines.filter(gains).collect();
         (!lines.is_empty()).then(|| choose(&lines).line)
     }
@@ -143,7 +138,7 @@ pub fn victim(policy: VictimPolicy, lines: impl Iterator<Item = LineView>) -> Op
 
 /// Age times free space over cost: (1 − u) · age / 2u, scaled to an integer (Rosenblum and
 /// Ousterhout 1992, with reading and writing counted).
-fn cost_benefit(view: &LineView) -> u128 {
+pub(crate) fn cost_benefit(view: &LineView) -> u128 {
     let free = u128::from(view.pages - view.valid);
     let cost = 2 * u128::from(view.valid) + 1;
     ((free * u128::from(view.age)) << 20) / cost
@@ -293,21 +288,15 @@ mod tests {
                 .max_by_key(|view| view.valid)
                 .expect("not none")
         });
-        assert_eq!(
-            policies.line(VictimPolicy::Greedy, LINES.into_iter()),
-            Some(1)
-        );
+        assert_eq!(policies.line(LINES.into_iter()), Some(1));
         let full = [view(0, 100, 9, 0)];
-        assert_eq!(policies.line(VictimPolicy::Greedy, full.into_iter()), None);
+        assert_eq!(policies.line(full.into_iter()), None);
     }
 
     #[test]
     fn default_policies_change_nothing() {
         let policies = Policies::default();
-        assert_eq!(
-            policies.line(VictimPolicy::Fifo, LINES.into_iter()),
-            Some(1)
-        );
+        assert_eq!(policies.line(LINES.into_iter()), None);
         assert_eq!(policies.handle(|| unreachable!("nobody asks")), None);
     }
 

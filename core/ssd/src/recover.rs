@@ -11,7 +11,7 @@
 
 use crate::config::DriveConfig;
 use crate::copies::Listeners;
-use crate::demand::Deaths;
+use crate::demand::{self, Deaths};
 use crate::forget::Superseded;
 use crate::frontier::{Frontier, Kind};
 use crate::inflight::InFlight;
@@ -139,7 +139,9 @@ pub(crate) fn rebuild(
     let last = found.units.last().map_or(0, |u| u.stamp + 1);
     let next = last.max(trims.last().map_or(0, |t| t.sequence + 1));
     let map = replay(layout, &media, &found, &trims);
-    let lines = lines(layout, &media, &found, &map);
+    let pools = demand::pools(layout, config, &frontiers);
+    let mut lines = Lines::new(layout, config, pools.0, pools.1);
+    fill_lines(layout, &media, &found, &map, &mut lines);
     let handles = (layout.groups * layout.handles) as usize;
     let mut state = State {
         deaths: Deaths::new(layout, frontiers.len()),
@@ -408,12 +410,11 @@ fn replay(layout: &Layout, media: &Media, found: &Found, trims: &[Trimmed]) -> M
     map
 }
 
-/// Lines with their states, valid pages and wear.
-fn lines(layout: &Layout, media: &Media, found: &Found, map: &Map) -> Lines {
-    let mut lines = Lines::new(layout);
+/// Finds the states of all lines, their valid pages and wear.
+fn fill_lines(layout: &Layout, media: &Media, found: &Found, map: &Map, lines: &mut Lines) {
     for page in 0..map.len() {
         if let Where::Flash(place) = map.get(page) {
-            lines.set_valid(layout.line_of(place).0, place);
+            lines.find_valid(layout.line_of(place).0, place);
         }
     }
     for unit in &found.units {
@@ -426,16 +427,14 @@ fn lines(layout: &Layout, media: &Media, found: &Found, map: &Map) -> Lines {
     for line in 0..layout.lines() {
         lines.lines[line as usize].erases = erases(layout, media, found, line);
         let owner = found.owners[line as usize];
-        lines.lines[line as usize].frontier = owner.unwrap_or(0);
         let missing = missing_blocks(layout, found, line);
         let state = match owner {
             _ if missing && owner.is_none() => LineState::Retired,
             None if found.dirty[line as usize].is_empty() => LineState::Free,
             _ => LineState::Closed,
         };
-        lines.found(line, state);
+        lines.found(line, owner.unwrap_or(0), state);
     }
-    lines
 }
 
 fn missing_blocks(layout: &Layout, found: &Found, line: u32) -> bool {
@@ -475,7 +474,7 @@ fn reopen(
         (entry.issued, entry.holes) = (issued, holes);
         entry.dead_dies.clone_from(&found.dirty[line]);
         if state.peek_unit(layout, line as u32).is_some() {
-            state.lines.lines[line].state = LineState::Open;
+            state.lines.reopen(line as u32);
             frontier.open = line as u32;
         }
     }

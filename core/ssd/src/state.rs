@@ -15,6 +15,7 @@ use crate::layout::{Layout, NONE};
 use crate::ledger::{Cause, Ledger};
 use crate::line::{Line, LineState, LineView, Lines};
 use crate::map::{Map, Where};
+use crate::policy;
 use nand::Payload;
 use units::Ns;
 
@@ -329,24 +330,39 @@ impl State {
         }
     }
 
-    /// Views of the lines of a group that may be collected: closed, without programs under way, and
-    /// not of the journal.
+    /// Views of the lines of a group that may be collected.
     pub(crate) fn candidates(&self, layout: &Layout, group: u32) -> impl Iterator<Item = LineView> {
         let first = group * layout.lines_per_group;
-        let now = self.in_flight.next();
-        let journal = |frontier: u16| self.frontiers[usize::from(frontier)].kind == Kind::Journal;
         (first..first + layout.lines_per_group)
-            .map(|line| (line, &self.lines.lines[line as usize]))
-            .filter(move |(_, entry)| {
-                entry.state == LineState::Closed && entry.in_flight == 0 && !journal(entry.frontier)
-            })
-            .map(move |(line, entry)| LineView {
-                line,
-                valid: entry.valid,
-                pages: layout.line_data,
-                age: now - entry.closed,
-                erases: entry.erases,
-            })
+            .filter(|&line| self.lines.is_candidate(line))
+            .map(|line| self.view(layout, line))
+    }
+
+    /// For each pool of a group, the line that the victim policy chooses in it.
+    pub(crate) fn pool_victims(
+        &self,
+        layout: &Layout,
+        group: u32,
+    ) -> impl Iterator<Item = Option<LineView>> {
+        let victims = self.lines.pool_victims(group, self.in_flight.next());
+        victims.map(|line| line.map(|line| self.view(layout, line)))
+    }
+
+    /// The candidate of a group with the fewest erases; `None` without static wear levelling.
+    pub(crate) fn least_worn(&self, layout: &Layout, group: u32) -> Option<LineView> {
+        let line = self.lines.least_worn(group)?;
+        Some(self.view(layout, line))
+    }
+
+    fn view(&self, layout: &Layout, line: u32) -> LineView {
+        let entry = &self.lines.lines[line as usize];
+        LineView {
+            line,
+            valid: entry.valid,
+            pages: layout.line_data,
+            age: self.in_flight.next() - entry.closed,
+            erases: entry.erases,
+        }
     }
 
     /// Programs issued since `line` was closed; 0 while it is open.
@@ -437,12 +453,6 @@ impl State {
         &self.lines.lines[first..first + layout.lines_per_group as usize]
     }
 
-    /// Whether a line of a group is being erased.
-    pub(crate) fn is_erasing(&self, layout: &Layout, group: u32) -> bool {
-        let mut lines = self.lines_of(layout, group).iter();
-        lines.any(|line| line.state == LineState::Erasing)
-    }
-
     /// Whether a group can neither write copies nor free a line without them. Only valid for a
     /// group without free lines in which no program or erase is under way.
     pub(crate) fn is_lost(&self, layout: &Layout, group: u32) -> bool {
@@ -481,20 +491,6 @@ impl State {
         self.stalled.iter().any(|&tasks| tasks > 0)
             || self.retries.iter().any(|&programs| programs > 0)
             || frontiers.any(|frontier| frontier.forced > 0)
-    }
-
-    /// Whether a closed line of a group still has programs under way, and cannot be collected yet.
-    pub(crate) fn is_closing(&self, layout: &Layout, group: u32) -> bool {
-        let lines = self.lines_of(layout, group).iter();
-        let mut closed = lines.filter(|line| line.state == LineState::Closed);
-        closed.any(|line| line.in_flight > 0)
-    }
-
-    /// Lines of a group that are being collected or erased.
-    pub(crate) fn reclaiming(&self, layout: &Layout, group: u32) -> u32 {
-        let busy = |state| matches!(state, LineState::Collecting | LineState::Erasing);
-        let lines = self.lines_of(layout, group).iter();
-        lines.filter(|line| busy(line.state)).count() as u32
     }
 
     /// Index in `blocks` of the first plane of a line on one die.
@@ -552,5 +548,30 @@ impl State {
         for (line, entry) in self.lines.lines.iter().enumerate() {
             assert_eq!(entry.valid, pointed[line], "valid pages of line {line}");
         }
+        for group in 0..layout.groups {
+            self.check_victims(layout, group);
+        }
+    }
+
+    /// Panics unless the index of victims chooses as a scan of all lines of a group does.
+    fn check_victims(&self, layout: &Layout, group: u32) {
+        let policy = self.lines.victim_policy();
+        let indexed = policy::victim(policy, self.pool_victims(layout, group).flatten());
+        let scanned = policy::victim(policy, self.candidates(layout, group));
+        assert_eq!(indexed, scanned, "victim of group {group}");
+        if let Some(least) = self.least_worn(layout, group) {
+            let lines = self.candidates(layout, group);
+            let scanned = lines.min_by_key(|view| (view.erases, view.line));
+            assert_eq!(Some(least), scanned, "least worn line of group {group}");
+        }
+        let pools = self.lines.pools(group).iter();
+        let valid: u64 = pools.map(|pool| pool.valid).sum();
+        let lines = self.lines_of(layout, group).iter();
+        let counted = lines.filter(|line| line.pool != NONE);
+        let counted: u64 = counted.map(|line| u64::from(line.valid)).sum();
+        assert_eq!(valid, counted, "valid pages in the pools of group {group}");
+        let closing = self.lines_of(layout, group).iter();
+        let closing = closing.filter(|line| line.state == LineState::Closed && line.in_flight > 0);
+        assert_eq!(closing.count() > 0, self.lines.is_closing(group));
     }
 }
