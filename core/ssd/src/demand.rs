@@ -48,7 +48,7 @@ impl Deaths {
     }
 }
 
-/// The pool of each frontier, counted over all groups ([`NONE`] for the journal), and the number of
+/// The pool of each frontier, counted within a group ([`NONE`] for the journal), and the number of
 /// pools in each group. All data of a group are one pool unless the spare space follows demand.
 pub(crate) fn pools(
     layout: &Layout,
@@ -60,16 +60,13 @@ pub(crate) fn pools(
         config.placement.persistently_isolated,
     );
     let each = if is_split { layout.handles + 2 } else { 1 };
-    let pool = |frontier: &Frontier| {
-        let in_group = match frontier.kind {
-            Kind::Journal => return NONE,
-            _ if !is_split => 0,
-            Kind::Host(handle) => handle,
-            Kind::Moved(handle) if isolated => handle,
-            Kind::Moved(_) => layout.handles,
-            Kind::Map | Kind::MovedMap => layout.handles + 1,
-        };
-        frontier.group * each + in_group
+    let pool = |frontier: &Frontier| match frontier.kind {
+        Kind::Journal => NONE,
+        _ if !is_split => 0,
+        Kind::Host(handle) => handle,
+        Kind::Moved(handle) if isolated => handle,
+        Kind::Moved(_) => layout.handles,
+        Kind::Map | Kind::MovedMap => layout.handles + 1,
     };
     (frontiers.iter().map(pool).collect(), each)
 }
@@ -92,13 +89,12 @@ impl State {
         if handles.filter(|pool| pool.lines > 0).count() < 2 {
             return None;
         }
-        let first = group * pools.len() as u32;
         let mut died = vec![0; pools.len()];
         for (frontier, &deaths) in self.deaths.by_frontier.iter().enumerate() {
             if self.frontiers[frontier].group == group
                 && let Some(pool) = self.lines.pool_of(frontier)
             {
-                died[(pool - first) as usize] += deaths;
+                died[pool] += deaths;
             }
         }
         let victims = self.pool_victims(layout, group);

@@ -124,14 +124,15 @@ pub(crate) struct Lines {
     counts: Vec<[u32; LineState::COUNT]>,
     /// For each group: closed lines with programs under way.
     closing: Vec<u32>,
-    /// Pool of each frontier, counted over all groups; [`NONE`] for the journal.
+    /// Pool of each frontier, counted within a group; [`NONE`] for the journal.
     pools: Vec<u32>,
+    pools_per_group: u32,
     victims: Victims,
 }
 
 impl Lines {
-    /// Free lines without data. `pools` has the pool of each frontier, of `pools_per_group` in
-    /// each group.
+    /// Free lines without data. `pools` has the pool of each frontier within its group, of
+    /// `pools_per_group`; see [`crate::demand::pools`].
     pub(crate) fn new(
         layout: &Layout,
         config: &DriveConfig,
@@ -154,6 +155,7 @@ impl Lines {
             counts: vec![counts; groups],
             closing: vec![0; groups],
             pools,
+            pools_per_group,
             victims: Victims::new(
                 (layout.groups, pools_per_group),
                 (layout.lines_per_group, layout.line_data),
@@ -198,9 +200,9 @@ impl Lines {
 
     /// Opens a free line for `frontier` at sequence number `now`.
     pub(crate) fn open(&mut self, line: u32, frontier: u16, now: u64) {
+        let pool = self.pool(line, frontier);
         let entry = &mut self.lines[line as usize];
-        (entry.opened, entry.frontier) = (now, frontier);
-        entry.pool = self.pools[usize::from(frontier)];
+        (entry.opened, entry.frontier, entry.pool) = (now, frontier, pool);
         self.transition(line, LineState::Open);
     }
 
@@ -273,9 +275,19 @@ impl Lines {
         self.victims.policy()
     }
 
-    /// Pool of a frontier, counted over all groups; `None` for the journal.
-    pub(crate) fn pool_of(&self, frontier: usize) -> Option<u32> {
-        Some(self.pools[frontier]).filter(|&pool| pool != NONE)
+    /// Pool of a frontier, counted within a group; `None` for the journal.
+    pub(crate) fn pool_of(&self, frontier: usize) -> Option<usize> {
+        let pool = self.pools[frontier];
+        (pool != NONE).then_some(pool as usize)
+    }
+
+    /// Pool of `line` with data of `frontier`, counted over all groups. A line without data that
+    /// recovery found belongs to the first frontier, whatever its group.
+    fn pool(&self, line: u32, frontier: u16) -> u32 {
+        match self.pools[usize::from(frontier)] {
+            NONE => NONE,
+            pool => line / self.lines_per_group * self.pools_per_group + pool,
+        }
     }
 
     /// The pools of `group`.
@@ -300,9 +312,9 @@ impl Lines {
     /// the line and its erases are known by then.
     pub(crate) fn found(&mut self, line: u32, frontier: u16, state: LineState) {
         let group = (line / self.lines_per_group) as usize;
+        let pool = self.pool(line, frontier);
         let entry = &mut self.lines[line as usize];
-        entry.frontier = frontier;
-        entry.pool = self.pools[usize::from(frontier)];
+        (entry.frontier, entry.pool) = (frontier, pool);
         let before = std::mem::replace(&mut entry.state, state);
         self.counts[group][before as usize] -= 1;
         self.counts[group][state as usize] += 1;
