@@ -177,7 +177,7 @@ impl Options {
         }
         let hint = did_you_mean(name, HONOURED);
         Err(format!(
-            "an option that means something to a simulated drive{hint}"
+            "an option of fio that flashloom supports{hint}"
         ))
     }
 
@@ -444,7 +444,7 @@ mod tests {
         let told = options.set("iodeph", "3").err().unwrap();
         assert_eq!(
             told,
-            "an option that means something to a simulated drive; did you mean iodepth"
+            "an option of fio that flashloom supports; did you mean iodepth"
         );
         assert_eq!(options.set("rw", "randtrimwrite").err().unwrap(), RW);
         assert_eq!(options.set("bs", "4k,8k").err().unwrap(), SIZES);
