@@ -54,26 +54,11 @@ pub(crate) const EXAMPLES: &[(&str, &[&str])] = &[
             "flashloom diff 1 2 --json",
         ],
     ),
-    (
-        "stacks",
-        &[
-            "flashloom stacks",
-            "flashloom stacks --json",
-        ],
-    ),
-    (
-        "drives",
-        &[
-            "flashloom drives",
-            "flashloom drives fdp",
-        ],
-    ),
+    ("stacks", &["flashloom stacks", "flashloom stacks --json"]),
+    ("drives", &["flashloom drives", "flashloom drives fdp"]),
     (
         "workloads",
-        &[
-            "flashloom workloads",
-            "flashloom workloads hotcold",
-        ],
+        &["flashloom workloads", "flashloom workloads hotcold"],
     ),
     (
         "drive create",
@@ -319,10 +304,7 @@ pub(crate) const EXAMPLES: &[(&str, &[&str])] = &[
     ),
     (
         "completions",
-        &[
-            "flashloom completions bash",
-            "flashloom completions zsh",
-        ],
+        &["flashloom completions bash", "flashloom completions zsh"],
     ),
     (
         "man",

@@ -20,7 +20,10 @@ fn told(windows: u64, app: Option<App>) -> String {
 
 #[test]
 fn run_without_two_windows_is_too_short_to_tell() {
-    for (windows, count) in [(0, "no window of 1.00 GiB"), (1, "only one window of 1.00 GiB")] {
+    for (windows, count) in [
+        (0, "no window of 1.00 GiB"),
+        (1, "only one window of 1.00 GiB"),
+    ] {
         let told = told(windows, Some(App::default()));
         assert!(told.starts_with("too short to tell (*): "), "{told}");
         assert!(told.contains(count), "{told}");

@@ -176,9 +176,7 @@ impl Options {
             return Ok(Set::Honoured);
         }
         let hint = did_you_mean(name, HONOURED);
-        Err(format!(
-            "an option of fio that flashloom supports{hint}"
-        ))
+        Err(format!("an option of fio that flashloom supports{hint}"))
     }
 
     fn place(&mut self, name: &str, value: &str) -> Result<bool, String> {
