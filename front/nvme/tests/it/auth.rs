@@ -139,7 +139,7 @@ fn key() -> Vec<u8> {
 /// Nothing of it works before: neither properties nor identify.
 //= nvme-2.0 8.13
 #[test]
-fn a_host_gets_nothing_before_it_has_proved_itself() {
+fn unauthenticated_host_is_refused_every_command() {
     for nqn in [NQN, DISCOVERY_NQN] {
         let mut guest = Guest::new(&gated(false), nqn, 0, 0xffff);
         let before = [
@@ -166,7 +166,7 @@ fn a_host_gets_nothing_before_it_has_proved_itself() {
 
 //= nvme-2.0 8.13.5
 #[test]
-fn a_host_with_another_secret_is_told_no_and_hung_up_on() {
+fn wrong_secret_fails_authentication_and_drops_the_connection() {
     let mut wrong = key();
     wrong[31] ^= 1;
     let subsystem = gated(false);
@@ -181,7 +181,7 @@ fn a_host_with_another_secret_is_told_no_and_hung_up_on() {
 }
 
 #[test]
-fn every_queue_has_a_challenge_of_its_own() {
+fn response_of_one_queue_does_not_authenticate_another() {
     let subsystem = gated(false);
     let mut admin = Guest::new(&subsystem, NQN, 0, 0xffff);
     let challenge = admin.offer(&[1], &[0]);
@@ -206,7 +206,7 @@ fn every_queue_has_a_challenge_of_its_own() {
 /// As Linux does when its secret is written anew.
 //= nvme-2.0 8.13.5
 #[test]
-fn a_host_may_prove_itself_again_and_is_out_if_it_can_not() {
+fn failed_reauthentication_drops_the_connection() {
     let mut guest = Guest::new(&gated(false), NQN, 0, 0xffff);
     assert_eq!(guest.prove(&key())[1], 3);
     assert_eq!(
@@ -229,7 +229,7 @@ fn a_host_may_prove_itself_again_and_is_out_if_it_can_not() {
 
 //= nvme-2.0 8.13.5
 #[test]
-fn the_drive_proves_itself_to_a_host_that_asks() {
+fn mutual_authentication_proves_the_controller_to_the_host() {
     let mut guest = Guest::new(&gated(true), NQN, 0, 0xffff);
     let challenge = guest.offer(&[1], &[0]);
     let reply = guest.reply(&challenge, &key(), Some([5; 32]));
@@ -278,7 +278,7 @@ fn the_drive_proves_itself_to_a_host_that_asks() {
 /// If the host's public number is 2, the group's key equals the drive's public number.
 //= nvme-2.0 8.13.5
 #[test]
-fn the_key_of_a_group_is_part_of_the_challenge() {
+fn response_without_the_diffie_hellman_key_is_rejected() {
     for is_right in [true, false] {
         let mut guest = Guest::new(&gated(false), NQN, 0, 0xffff);
         let challenge = guest.offer(&[1, 3, 2, 9], &[0, 1]);
@@ -350,7 +350,7 @@ fn invalid_message_ends_in_a_failure() {
 }
 
 #[test]
-fn hosts_that_prove_nothing_make_room_for_others() {
+fn unauthenticated_connections_make_room_for_new_hosts() {
     let subsystem = gated(false);
     let mut first = Guest::new(&subsystem, NQN, 0, 0xffff);
     assert_eq!(first.prove(&key())[1], 3);
@@ -366,7 +366,7 @@ fn hosts_that_prove_nothing_make_room_for_others() {
 /// The rate limit admits a burst of authentications, then one at a time; other hosts get a status
 /// that tells them to retry.
 #[test]
-fn hosts_that_prove_nothing_leave_time_to_others() {
+fn authentication_attempts_beyond_the_rate_limit_are_told_to_retry() {
     const INTERRUPTED: u16 = 0x21;
     let subsystem = gated(false);
     let mut first = Guest::new(&subsystem, NQN, 0, 0xffff);
@@ -400,7 +400,7 @@ enum Message {
 
 /// Whatever is said, a host that does not know the secret is not let in.
 #[test]
-fn any_messages_without_the_secret() {
+fn arbitrary_messages_without_the_secret_never_authenticate() {
     bolero::check!()
         .with_iterations(2_000)
         .with_type::<Vec<Message>>()

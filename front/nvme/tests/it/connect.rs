@@ -14,7 +14,7 @@ fn opened(subsystem: &Rc<Subsystem<Memory>>) -> Host<Local<Memory>> {
 }
 
 #[test]
-fn a_host_that_is_not_allowed_gets_nothing() {
+fn host_outside_the_allow_list_is_refused() {
     let allowed = Identity {
         allowed: Allowed::Only([HOST.to_owned()].into()),
         ..identity()
@@ -40,14 +40,14 @@ fn a_host_that_is_not_allowed_gets_nothing() {
 }
 
 #[test]
-fn a_host_without_a_name_is_let_in_where_anyone_is() {
+fn host_without_a_name_connects_if_all_hosts_are_allowed() {
     let subsystem = subsystem(vec![Memory::new(1 << 20)]);
     let reply = opened(&subsystem).connect_as("", NQN, 0, 0xffff, 0);
     assert_eq!(reply.status, 0);
 }
 
 #[test]
-fn nothing_is_answered_before_a_connect() {
+fn command_before_connect_ends_the_connection() {
     let subsystem = subsystem(vec![Memory::new(1 << 20)]);
     for sqe in [Sqe::identify(1, 0), Sqe::new(2).blocks(0, 1)] {
         let mut host = opened(&subsystem);
@@ -96,13 +96,13 @@ fn invalid_connect_names_the_invalid_field() {
 }
 
 #[test]
-fn a_second_connect_is_refused() {
+fn second_connect_on_a_connection_is_refused() {
     let mut host = memory(&[1 << 20]);
     assert_eq!(host.connect(0, 0xffff).status, 0x0c);
 }
 
 #[test]
-fn the_end_of_a_controller_breaks_its_queues() {
+fn end_of_the_admin_connection_closes_its_io_queues() {
     let mut admin = memory(&[1 << 20]);
     let subsystem = Rc::clone(&admin.wire.subsystem);
     let io = queue(&admin, 1, 1);
@@ -114,7 +114,7 @@ fn the_end_of_a_controller_breaks_its_queues() {
 }
 
 #[test]
-fn disabling_a_controller_breaks_its_queues_and_forgets_what_was_set() {
+fn disabled_controller_closes_its_queues_and_resets_features() {
     let mut admin = memory(&[1 << 20]);
     admin.call(Sqe::new(9).dword(10, 6).dword(11, 0), &[], 0);
     let io = queue(&admin, 1, 1);
@@ -126,7 +126,7 @@ fn disabling_a_controller_breaks_its_queues_and_forgets_what_was_set() {
 }
 
 #[test]
-fn controllers_are_not_without_end() {
+fn connect_beyond_the_controller_limit_is_refused() {
     let subsystem = subsystem(vec![Memory::new(1 << 20)]);
     let mut hosts: Vec<_> = (0..64).map(|_| opened(&subsystem)).collect();
     for host in &mut hosts {
@@ -163,7 +163,7 @@ fn discovery_controller_always_has_a_keep_alive_timeout() {
 }
 
 #[test]
-fn properties_are_read_in_their_width() {
+fn property_get_of_the_wrong_width_is_refused() {
     let mut host = memory(&[1 << 20]);
     let capabilities = host.call(Sqe::property_get(0, true), &[], 0);
     // Entries of a queue, less one; contiguous; sets of commands: blocks, and several.
@@ -187,7 +187,7 @@ fn properties_are_read_in_their_width() {
 }
 
 #[test]
-fn an_event_comes_when_another_host_formats() {
+fn format_by_another_host_completes_an_event_request() {
     let mut host = memory(&[1 << 20]);
     let subsystem = Rc::clone(&host.wire.subsystem);
     let mut other = Host::new(Local::new(&subsystem));
@@ -211,7 +211,7 @@ fn an_event_comes_when_another_host_formats() {
 
 //= nvme-2.1 5.1.2
 #[test]
-fn an_event_comes_when_nothing_can_be_written_any_more() {
+fn worn_drive_completes_the_event_request_of_its_subscriber() {
     let mut host = memory(&[1 << 20]);
     let subsystem = Rc::clone(&host.wire.subsystem);
     let mut io = queue(&host, 1, 1);

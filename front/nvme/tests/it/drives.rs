@@ -126,7 +126,7 @@ fn drive_keeps_written_data_over_a_power_cycle() {
 }
 
 #[test]
-fn forced_writes_and_small_blocks_work_too() {
+fn writes_with_fua_and_512_byte_blocks_are_read_back() {
     let power = Power::new(&config("block"));
     let (mut admin, mut io) = power.host();
     assert_eq!(
@@ -226,7 +226,7 @@ fn steps() -> impl Strategy<Value = Vec<(u8, Step)>> {
 
 //= zns 3.4.3
 #[test]
-fn zones_go_by_the_rules_of_the_drive() {
+fn zones_follow_the_zone_state_model() {
     let power = Power::new(&config("zns"));
     let (mut admin, mut io) = power.host();
     let set = admin
@@ -333,7 +333,7 @@ pub(crate) fn report(io: &mut Host<TcpStream>, first: u64, filter: u32) -> Vec<u
 
 //= zns 3.4.2
 #[test]
-fn zones_are_reported_from_a_block_on_by_state_and_as_far_as_there_is_room() {
+fn zone_report_starts_at_a_block_and_filters_by_state() {
     let power = Power::new(&config("zns"));
     let (mut admin, mut io) = power.host();
     let set = admin
@@ -370,7 +370,7 @@ fn zones_are_reported_from_a_block_on_by_state_and_as_far_as_there_is_room() {
 }
 
 #[test]
-fn conventional_zones_are_a_namespace_of_their_own() {
+fn conventional_zones_have_a_separate_namespace() {
     let zoned = config("zns").with_conventional(1).expect("it fits");
     let power = Power::new(&zoned);
     let (mut admin, mut io) = power.host();
@@ -418,7 +418,7 @@ fn writable(io: &mut Host<TcpStream>, handle: usize) -> u64 {
 
 //= nvme-2.1 8.1.10
 #[test]
-fn placement_handles_are_told_of_written_by_and_renewed() {
+fn placement_handles_are_reported_written_through_and_updated() {
     let power = Power::new(&config("fdp"));
     let (mut admin, mut io) = power.host();
     let group = |page, len| Sqe::log(page, len).dword(11, 1 << 16);
@@ -474,7 +474,7 @@ fn placement_handles_are_told_of_written_by_and_renewed() {
 
 //= nvme-2.1 8.1.8.3
 #[test]
-fn streams_are_opened_by_writes_and_released() {
+fn streams_open_on_write_and_close_on_release() {
     let power = Power::new(&config("streams"));
     let (mut admin, mut io) = power.host();
     let receive = |operation: u32, len: u32| {
@@ -505,7 +505,7 @@ fn streams_are_opened_by_writes_and_released() {
 
 //= bytefs 4.4
 #[test]
-fn bytes_are_stored_loaded_and_committed() {
+fn stored_bytes_are_loaded_and_committed() {
     let mut emulator = config("bytefs-emulator");
     emulator.flash.keep_contents = true;
     let power = Power::new(&emulator);

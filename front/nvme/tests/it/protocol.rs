@@ -23,7 +23,7 @@ fn opened(digests: u8, alignment: u8) -> Host<Local<Memory>> {
 
 //= nvme-tcp 1
 #[test]
-fn any_digests_and_any_alignment_carry_any_length() {
+fn data_of_any_length_arrive_with_any_digests_and_alignment() {
     for digests in 0..4 {
         for alignment in [0, 1, 7, 31] {
             let mut admin = opened(digests, alignment);
@@ -43,7 +43,7 @@ fn any_digests_and_any_alignment_carry_any_length() {
 }
 
 #[test]
-fn bytes_come_in_pieces_of_any_size() {
+fn pdu_split_into_any_pieces_is_reassembled() {
     struct Trickle(Local<Memory>, usize);
     impl Wire for Trickle {
         fn send(&mut self, bytes: &[u8]) {
@@ -72,7 +72,7 @@ fn bytes_come_in_pieces_of_any_size() {
 /// The host is told which header was wrong, however it has come.
 //= nvme-tcp 6
 #[test]
-fn the_end_has_the_header_in_which_the_mistake_was() {
+fn termination_request_contains_the_invalid_header() {
     for piece in [1, 9, 76, 1000] {
         let mut host = opened(1, 0);
         let mut head = pdu::header(Kind::Command);
@@ -90,7 +90,7 @@ fn the_end_has_the_header_in_which_the_mistake_was() {
 
 //= nvme-2.1 4.2
 #[test]
-fn completions_say_how_far_entries_were_taken() {
+fn completions_report_the_submission_queue_head() {
     let (_admin, mut io) = drive();
     // The Connect was the first of 32 entries.
     let heads: Vec<u16> = (0..40)
@@ -103,7 +103,7 @@ fn completions_say_how_far_entries_were_taken() {
 /// A controller agrees by a head of FFFFh, and says nothing of heads from then on.
 //= nvme-2.1 6.3
 #[test]
-fn a_host_may_do_without_flow_control() {
+fn connect_without_flow_control_disables_submission_queue_heads() {
     let (admin, _io) = drive();
     for (attributes, said, then) in [(0, 1, [2, 3]), (1 << 2, 0xffff, [0, 0])] {
         let mut io = Host::new(Local::new(&admin.wire.subsystem));
@@ -117,7 +117,7 @@ fn a_host_may_do_without_flow_control() {
 }
 
 #[test]
-fn damaged_data_fail_their_command_and_a_damaged_header_the_connection() {
+fn data_digest_error_fails_the_command_and_header_digest_error_the_connection() {
     let mut admin = opened(3, 0);
     let mut bytes = Vec::new();
     let mut head = pdu::header(Kind::Command);
@@ -174,7 +174,7 @@ fn ends(kind: Kind, change: impl Fn(&mut Vec<u8>)) -> (u16, u32) {
 
 //= nvme-tcp 6
 #[test]
-fn mistakes_end_the_connection_with_their_reason() {
+fn invalid_pdu_ends_the_connection_with_its_reason() {
     let at = |at: usize, value: u8| move |unit: &mut Vec<u8>| unit[at] = value;
     assert_eq!(ends(Kind::Command, at(0, 0x33)), (1, 0), "no such kind");
     assert_eq!(ends(Kind::Command, at(0, 0x05)), (2, 0), "not from a host");
@@ -230,7 +230,7 @@ mod pdu_field {
 }
 
 #[test]
-fn more_data_than_were_asked_for_end_the_connection() {
+fn data_beyond_the_requested_length_end_the_connection() {
     let (_admin, mut io) = drive();
     io.post(Sqe::new(1).blocks(0, 3), &[0; 3 * 4096], 0);
     let Some(Unit::Ready { cid, tag, .. }) = io.unit() else {
@@ -241,7 +241,7 @@ fn more_data_than_were_asked_for_end_the_connection() {
 }
 
 #[test]
-fn versions_and_digests_that_are_not_known_are_refused() {
+fn unknown_versions_and_digests_are_refused() {
     for (at, value, end) in [(8, 1, (6, 8)), (10, 32, (1, 10)), (11, 4, (1, 11))] {
         let subsystem = subsystem(vec![Memory::new(1 << 20)]);
         let mut host = Host::new(Local::new(&subsystem));
@@ -256,7 +256,7 @@ fn versions_and_digests_that_are_not_known_are_refused() {
 }
 
 #[test]
-fn data_in_a_capsule_must_be_in_it() {
+fn in_capsule_data_outside_the_capsule_are_refused() {
     let (_admin, mut io) = drive();
     let cases = [
         (Sqe::new(1).blocks(0, 1).sgl(1, 4096, 1), 0x16),
@@ -277,7 +277,7 @@ fn data_in_a_capsule_must_be_in_it() {
 }
 
 #[test]
-fn two_commands_may_not_have_one_name() {
+fn command_with_an_identifier_in_use_is_refused() {
     let (_admin, mut io) = drive();
     io.wire.holds = true;
     let flush = Sqe::new(0).nsid(1).put(2, &5_u16.to_le_bytes());
@@ -290,7 +290,7 @@ fn two_commands_may_not_have_one_name() {
 }
 
 #[test]
-fn more_commands_than_entries_end_the_connection() {
+fn commands_beyond_the_queue_depth_end_the_connection() {
     let (_admin, mut io) = drive();
     io.wire.holds = true;
     for _ in 0..64 {
@@ -302,7 +302,7 @@ fn more_commands_than_entries_end_the_connection() {
 }
 
 #[test]
-fn data_wait_until_there_is_room_for_them() {
+fn read_data_wait_for_room_in_the_send_buffer() {
     let (_admin, mut io) = drive();
     let names: Vec<u16> = (0..6)
         .map(|_| io.post(Sqe::new(2).blocks(0, 256), &[], 1 << 20))
@@ -316,7 +316,7 @@ fn data_wait_until_there_is_room_for_them() {
 }
 
 #[test]
-fn a_queue_that_is_left_is_over_once_that_is_said() {
+fn disconnect_ends_an_io_queue_and_is_refused_on_the_admin_queue() {
     let (mut admin, mut io) = drive();
     assert_eq!(io.call(Sqe::fabrics(8), &[], 0).status, 0);
     assert!(io.wire.connection.is_over());
@@ -331,7 +331,7 @@ fn a_queue_that_is_left_is_over_once_that_is_said() {
 /// A command with an identifier in use is refused; the command that uses it stays charged.
 //= nvme-2.1 4.2.3.1
 #[test]
-fn duplicate_identifier_releases_nothing_of_its_holder() {
+fn duplicate_identifier_keeps_the_memory_charged_to_its_holder() {
     let (_admin, mut io) = drive();
     io.wire.holds = true;
     let read = || Sqe::new(2).blocks(0, 256);
@@ -353,7 +353,7 @@ fn duplicate_identifier_releases_nothing_of_its_holder() {
 
 /// Commands that need memory besides their own data reserve it from the backend.
 #[test]
-fn copies_and_checks_ask_for_the_memory_that_they_take() {
+fn copy_and_verify_reserve_their_buffers() {
     let (admin, mut io) = drive();
     let kept = || admin.wire.subsystem.namespaces()[0].backend().kept.take();
     let mut source = [0; 32];
@@ -367,7 +367,7 @@ fn copies_and_checks_ask_for_the_memory_that_they_take() {
 
 //= nvme-2.1 5.1.25.1.7
 #[test]
-fn a_time_that_was_set_goes_on() {
+fn timestamp_set_by_a_host_advances_with_the_clock() {
     let (mut admin, _io) = drive();
     let time = |admin: &mut Host<Local<Memory>>| {
         let time = admin.call(Sqe::new(0x0a).dword(10, 0x0e), &[], 8).data;
@@ -390,7 +390,7 @@ fn a_time_that_was_set_goes_on() {
 
 //= nvme-2.1 6.3
 #[test]
-fn keep_alive_timeout_is_that_of_the_connect() {
+fn keep_alive_timeout_of_connect_survives_a_controller_reset() {
     let subsystem = subsystem(vec![Memory::new(4 << 20)]);
     let mut admin = Host::new(Local::new(&subsystem));
     admin.open(0, 0);
@@ -406,7 +406,7 @@ fn keep_alive_timeout_is_that_of_the_connect() {
 /// A host without a queue can make the controller hold no more data than a Connect has.
 //= nvme-2.1 6.3
 #[test]
-fn a_connect_has_as_much_data_as_a_connect_needs() {
+fn connect_with_more_data_than_defined_is_refused() {
     for len in [1025, 1 << 20] {
         let subsystem = subsystem(vec![Memory::new(1 << 20)]);
         let mut host = Host::new(Local::new(&subsystem));

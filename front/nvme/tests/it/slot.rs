@@ -203,7 +203,7 @@ fn guest_reads_its_writes_with_pages_anywhere_in_memory() {
 
 //= nvme-2.1 4.3.2
 #[test]
-fn data_may_be_described_by_segments() {
+fn sgl_segments_describe_scattered_data() {
     let slot = serve();
     let mut guest = Guest::booted(&slot.path);
     let queue = guest.make_queue(8);
@@ -231,7 +231,7 @@ fn data_may_be_described_by_segments() {
 }
 
 #[test]
-fn many_commands_are_under_way_and_every_one_is_answered_once() {
+fn concurrent_commands_complete_exactly_once() {
     let slot = served(Pace::Wall, Ns::ms(2));
     let mut guest = Guest::booted(&slot.path);
     let queues = [guest.make_queue(8), guest.make_queue(32)];
@@ -264,7 +264,7 @@ fn many_commands_are_under_way_and_every_one_is_answered_once() {
 
 //= nvme-2.1 3.7.2
 #[test]
-fn a_reset_is_complete_when_nothing_from_before_is_under_way() {
+fn controller_reset_waits_for_writes_in_flight() {
     let slot = served(Pace::Wall, Ns::ms(60));
     let mut guest = Guest::booted(&slot.path);
     let queue = guest.make_queue(32);
@@ -302,7 +302,7 @@ fn a_reset_is_complete_when_nothing_from_before_is_under_way() {
 }
 
 #[test]
-fn a_machine_that_is_reset_finds_the_drive_as_after_power_on() {
+fn device_reset_restores_the_power_on_state() {
     let slot = served(Pace::Wall, Ns::ms(30));
     let mut guest = Guest::booted(&slot.path);
     let queue = guest.make_queue(4);
@@ -330,7 +330,7 @@ fn a_machine_that_is_reset_finds_the_drive_as_after_power_on() {
 }
 
 #[test]
-fn a_shutdown_is_told_to_be_complete() {
+fn shutdown_completes_and_the_controller_restarts() {
     let slot = serve();
     let mut guest = Guest::booted(&slot.path);
     guest.set_register(0x14, 0x46_4061);
@@ -343,7 +343,7 @@ fn a_shutdown_is_told_to_be_complete() {
 
 //= nvme-pcie 4.1
 #[test]
-fn queues_that_can_not_be_are_refused() {
+fn invalid_queue_creation_and_deletion_are_refused() {
     let slot = serve();
     let mut guest = Guest::booted(&slot.path);
     let make = |opcode, number: u32, last: u32, eleventh: u32| {
@@ -389,7 +389,7 @@ fn queues_that_can_not_be_are_refused() {
 }
 
 #[test]
-fn a_queue_is_deleted_when_its_commands_are_answered() {
+fn queue_deletion_waits_for_commands_in_flight() {
     let slot = served(Pace::Wall, Ns::ms(40));
     let mut guest = Guest::booted(&slot.path);
     let queue = guest.make_queue(8);
@@ -406,7 +406,7 @@ fn a_queue_is_deleted_when_its_commands_are_answered() {
 }
 
 #[test]
-fn memory_that_is_not_there_fails_a_command_and_queues_outside_fail_the_controller() {
+fn unmapped_data_fail_a_command_and_unmapped_queues_fail_the_controller() {
     let slot = serve();
     let mut guest = Guest::booted(&slot.path);
     let queue = guest.make_queue(8);
@@ -442,7 +442,7 @@ fn memory_that_is_not_there_fails_a_command_and_queues_outside_fail_the_controll
 }
 
 #[test]
-fn more_than_a_transfer_is_refused() {
+fn transfer_above_the_limit_is_refused() {
     let slot = serve();
     let mut guest = Guest::booted(&slot.path);
     let queue = guest.make_queue(8);
@@ -453,7 +453,7 @@ fn more_than_a_transfer_is_refused() {
 }
 
 #[test]
-fn completions_wait_for_a_guest_that_does_not_read_them() {
+fn completions_wait_for_room_in_the_completion_queue() {
     let slot = serve();
     let mut guest = Guest::booted(&slot.path);
     // More requests for events than may wait are answered, whether there is room or not.
@@ -484,7 +484,7 @@ fn told_version(slot: &Slot, minor: u8) -> Vec<u8> {
 
 //= vfio-user 2
 #[test]
-fn a_monitor_that_asks_for_nonsense_is_refused() {
+fn invalid_monitor_messages_are_refused() {
     let slot = serve();
     let mut guest = Guest::silent(&slot.path);
     assert_eq!(guest.version(1, 0), Err(95), "another revision");
@@ -524,7 +524,7 @@ fn a_monitor_that_asks_for_nonsense_is_refused() {
 }
 
 #[test]
-fn one_machine_too_many_is_not_let_in_and_others_are_not_disturbed() {
+fn machine_beyond_the_limit_is_refused_and_others_continue() {
     let slot = serve();
     let mut guests: Vec<Guest> = (0..4).map(|_| Guest::booted(&slot.path)).collect();
     let mut late = Guest::silent(&slot.path);

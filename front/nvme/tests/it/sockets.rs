@@ -61,7 +61,7 @@ pub(crate) fn queue(address: SocketAddr, controller: u16, number: u16) -> Host<T
 }
 
 #[test]
-fn hosts_write_and_read_through_sockets_at_a_time() {
+fn concurrent_hosts_read_back_their_writes() {
     let served = serve(&[4 << 20]);
     let address = served.address;
     let threads = (0..4_u64).map(|number| {
@@ -96,7 +96,7 @@ pub(crate) fn await_links(served: &Served, count: usize) {
 }
 
 #[test]
-fn a_connection_that_breaks_takes_its_controller_along() {
+fn broken_admin_connection_ends_its_controller() {
     let served = serve(&[1 << 20]);
     let mut admin = Host::new(dial(served.address));
     let controller = admin.begin();
@@ -109,7 +109,7 @@ fn a_connection_that_breaks_takes_its_controller_along() {
 
 //= nvme-2.1 3.7.2
 #[test]
-fn a_reset_is_answered_when_no_write_of_before_is_under_way() {
+fn controller_reset_completes_after_writes_in_flight() {
     let served = serve_drives(Pace::Wall, |kernel| {
         vec![Memory::new(1 << 20).slow(kernel.sim(), Ns::ms(60))]
     });
@@ -149,7 +149,7 @@ fn a_reset_is_answered_when_no_write_of_before_is_under_way() {
 }
 
 #[test]
-fn nothing_is_heard_of_a_host_for_as_long_as_it_has_said() {
+fn silent_host_is_dropped_after_its_keep_alive_timeout() {
     let served = serve(&[1 << 20]);
     let mut admin = Host::new(dial(served.address));
     admin.open(0, 0);
@@ -162,7 +162,7 @@ fn nothing_is_heard_of_a_host_for_as_long_as_it_has_said() {
 /// Input that arrived in time keeps a connection alive even if the thread was busy until the
 /// timeout had passed.
 #[test]
-fn a_host_that_was_heard_of_in_time_is_kept_by_a_thread_that_was_busy() {
+fn input_in_time_keeps_the_connection_although_the_thread_was_busy() {
     let served = serve(&[1 << 20]);
     let mut admin = Host::new(dial(served.address));
     admin.open(0, 0);
@@ -185,7 +185,7 @@ fn a_host_that_was_heard_of_in_time_is_kept_by_a_thread_that_was_busy() {
 
 /// It takes as long as that takes.
 #[test]
-fn a_connection_that_is_no_queue_after_ten_seconds_is_dropped() {
+fn connection_without_connect_is_dropped_after_ten_seconds() {
     let served = serve(&[1 << 20]);
     let mut admin = Host::new(dial(served.address));
     let controller = admin.begin();
@@ -216,7 +216,7 @@ fn a_connection_that_is_no_queue_after_ten_seconds_is_dropped() {
 /// Connections that say nothing take none of those that talk, and their room is given
 /// back.
 #[test]
-fn thousands_of_idle_connections_disturb_no_other_host() {
+fn idle_connections_do_not_block_other_hosts() {
     let served = serve(&[1 << 20]);
     let mut admin = Host::new(dial(served.address));
     let controller = admin.begin();
@@ -245,7 +245,7 @@ fn thousands_of_idle_connections_disturb_no_other_host() {
 
 /// Terminated connections that their hosts keep open do not use up the limit of connections.
 #[test]
-fn connections_that_have_ended_make_room_for_others() {
+fn terminated_connections_make_room_for_new_hosts() {
     let served = serve(&[1 << 20]);
     let mut admin = Host::new(dial(served.address));
     let controller = admin.begin();
@@ -265,7 +265,7 @@ fn connections_that_have_ended_make_room_for_others() {
 }
 
 #[test]
-fn the_number_of_a_queue_that_was_left_can_be_had_at_once() {
+fn queue_number_is_free_at_once_after_disconnect() {
     let served = serve(&[1 << 20]);
     let mut admin = Host::new(dial(served.address));
     let controller = admin.begin();
@@ -282,7 +282,7 @@ fn the_number_of_a_queue_that_was_left_can_be_had_at_once() {
 }
 
 #[test]
-fn a_host_that_does_not_read_is_not_read_from() {
+fn host_that_does_not_receive_delays_no_other_host() {
     let served = serve(&[2 << 20]);
     let mut admin = Host::new(dial(served.address));
     let controller = admin.begin();
