@@ -75,9 +75,9 @@ fn invalid_connect_names_the_invalid_field() {
     assert_eq!(
         connect(NQN, 0, 7),
         (0x182, 0x1_0010),
-        "a controller is not chosen"
+        "the host cannot choose a controller"
     );
-    assert_eq!(connect(NQN, 1, 7), (0x182, 0x1_0010), "it is not there");
+    assert_eq!(connect(NQN, 1, 7), (0x182, 0x1_0010), "no such controller");
     let mut admin = opened(&subsystem);
     let controller = admin.connect(0, 0xffff).result as u16;
     assert_eq!(connect(NQN, 1, controller).0, 0x0c, "it is not enabled");
@@ -85,7 +85,7 @@ fn invalid_connect_names_the_invalid_field() {
     assert_eq!(
         connect(NQN, 17, controller),
         (0x182, 42),
-        "so many queues are not there"
+        "queue number above the limit"
     );
     assert_eq!(connect(NQN, 0xffff, controller), (0x182, 42));
     let _io = queue(&admin, controller, 1);
@@ -137,8 +137,8 @@ fn connect_beyond_the_controller_limit_is_refused() {
     assert_eq!(opened(&subsystem).connect(0, 0xffff).status, 0);
 }
 
-/// A host that promises nothing has two minutes to say something to a controller for discovery,
-/// and for ever to others.
+/// Without a keep-alive timeout in Connect, a discovery controller uses two minutes and an I/O
+/// controller none.
 //= nvme-2.1 3.1.3.3
 #[test]
 fn discovery_controller_always_has_a_keep_alive_timeout() {
@@ -192,7 +192,7 @@ fn format_by_another_host_completes_an_event_request() {
     let subsystem = Rc::clone(&host.wire.subsystem);
     let mut other = Host::new(Local::new(&subsystem));
     other.begin();
-    // Changes of namespaces are wanted.
+    // Enable notices of namespace changes.
     host.call(Sqe::new(9).dword(10, 0x0b).dword(11, 1 << 8), &[], 0);
     let name = host.post(Sqe::new(0x0c), &[], 0);
     assert_eq!(host.unit(), None);
@@ -200,7 +200,7 @@ fn format_by_another_host_completes_an_event_request() {
     assert_eq!(host.reap(name, &[]).result, 0x04_0002);
     let changed = host.call(Sqe::log(4, 4096), &[], 4096).data;
     assert_eq!(changed[..8], [1, 0, 0, 0, 0, 0, 0, 0]);
-    // A request that nothing happened to can be taken back.
+    // A pending event request can be aborted.
     let name = host.post(Sqe::new(0x0c), &[], 0);
     let abort = host.post(Sqe::new(8).dword(10, u32::from(name) << 16), &[], 0);
     assert_eq!(host.reap(name, &[]).status, 0x07);
@@ -217,7 +217,7 @@ fn worn_drive_completes_the_event_request_of_its_subscriber() {
     let mut io = queue(&host, 1, 1);
     let mut other = Host::new(Local::new(&subsystem));
     other.begin();
-    // The warning is wanted by one of them, and is no notice that is announced.
+    // Only `host` enables the critical warning, which Identify does not list as a notice.
     host.call(Sqe::new(9).dword(10, 0x0b).dword(11, 1 << 3), &[], 0);
     let page = host.call(Sqe::identify(1, 0), &[], 4096).data;
     assert_eq!(page[92..96], [0, 1, 0, 0]);
@@ -231,8 +231,8 @@ fn worn_drive_completes_the_event_request_of_its_subscriber() {
         );
     }
     assert_eq!(host.reap(name, &[]).result, 0x02_0001);
-    assert_eq!(other.unit(), None, "it did not want to know");
-    // It is told again once the page on health was read.
+    assert_eq!(other.unit(), None, "it has not enabled the warning");
+    // Reading the health log re-arms the warning.
     let next = host.post(Sqe::new(0x0c), &[], 0);
     assert_eq!(host.unit(), None);
     let health = host.call(Sqe::log(2, 512), &[], 512);

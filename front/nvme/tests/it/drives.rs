@@ -1,4 +1,4 @@
-//! Simulated drives of each kind, through sockets.
+//! NVMe/TCP on simulated drives of each interface, over sockets.
 
 use crate::host::{Host, Reply, Sqe, identity};
 use crate::wire::dial;
@@ -73,13 +73,13 @@ impl Power {
         &self.running.as_ref().expect("it has power").1
     }
 
-    /// Gives its power back, after a cut.
+    /// Restores power after a cut.
     pub(crate) fn cut(&mut self) {
         self.off();
         self.on();
     }
 
-    /// An admin queue and one of I/O.
+    /// A connected admin queue and I/O queue.
     pub(crate) fn host(&self) -> (Host<TcpStream>, Host<TcpStream>) {
         let (_, _, target) = self.running.as_ref().expect("it has power");
         let mut admin = Host::new(dial(target.address()));
@@ -152,7 +152,7 @@ enum Step {
     Append(u8),
 }
 
-/// A zone as the rules of the drive have it.
+/// Expected state of a zone.
 #[derive(Clone, Copy)]
 struct Zone {
     state: ZoneState,
@@ -322,7 +322,7 @@ fn carry_out(
     }
 }
 
-/// Descriptors from a block on, those of a state only.
+/// Zone descriptors from a block on, only of zones in the given state.
 pub(crate) fn report(io: &mut Host<TcpStream>, first: u64, filter: u32) -> Vec<u8> {
     let sqe = Sqe::new(0x7a).nsid(1).put(40, &first.to_le_bytes());
     let sqe = sqe.dword(12, 1023).dword(13, filter << 8);
@@ -355,7 +355,7 @@ fn zone_report_starts_at_a_block_and_filters_by_state() {
         (word(&behind, 0), word(&behind, 64 + 16)),
         (all - 2, 2 * size)
     );
-    // Room for one descriptor: all are counted, unless those told are.
+    // Room for one descriptor: the count covers all zones, or with "partial" those returned.
     for (partial, count) in [(0, all), (1 << 16, 1)] {
         let sqe = Sqe::new(0x7a).nsid(1).dword(12, 31).dword(13, partial);
         assert_eq!(word(&io.call(sqe, &[], 128).data, 0), count);
@@ -387,14 +387,14 @@ fn conventional_zones_have_a_separate_namespace() {
             .expect("five")
     });
     assert_eq!(sets, [0, 2]);
-    // Blocks of the first anywhere, of the second from the start of its first zone on.
+    // Namespace 1 (conventional) is written anywhere, namespace 2 from its first zone's start.
     for (nsid, first) in [(1, 5), (2, 0)] {
         let at = Sqe::new(1).blocks(first, 1).nsid(nsid);
         assert_eq!(io.call(at, &[nsid as u8; BLOCK], 0).status, 0);
         let read = Sqe::new(2).blocks(first, 1).nsid(nsid);
         assert_eq!(io.call(read, &[], BLOCK).data, [nsid as u8; BLOCK]);
     }
-    // The blocks can be made uncorrectable, and those in zones not.
+    // Write Uncorrectable works on conventional blocks, not in zones.
     for (nsid, said, found) in [(1, 0, [0, 0x281, 0]), (2, 0x01, [0; 3])] {
         let spoil = Sqe::new(4).blocks(6, 1).nsid(nsid);
         assert_eq!(io.call(spoil, &[], 0).status, said);
@@ -410,7 +410,7 @@ fn conventional_zones_have_a_separate_namespace() {
     assert_eq!(io.call(report.nsid(1), &[], 128).status, 0x01);
 }
 
-/// Blocks that the unit of a handle still takes.
+/// Remaining blocks of a handle's reclaim unit.
 fn writable(io: &mut Host<TcpStream>, handle: usize) -> u64 {
     let status = Sqe::new(0x12).nsid(1).dword(10, 1).dword(11, 67);
     word(&io.call(status, &[], 272).data, 16 + handle * 32 + 8)

@@ -1,4 +1,4 @@
-//! The protocol: units, digests, order, and mistakes of hosts.
+//! NVMe/TCP: PDUs, digests, queue order, flow control, and invalid input of hosts.
 
 use crate::host::{HOST, Host, NQN, Sqe, Unit, memory, queue, subsystem};
 use crate::memory::Memory;
@@ -11,7 +11,8 @@ fn drive() -> (Host<Local<Memory>>, Host<Local<Memory>>) {
     (admin, io)
 }
 
-/// A queue that was opened with digests and alignment.
+/// An enabled admin queue whose connection was opened with `digests` (bit 0: header, bit 1: data)
+/// and data `alignment`.
 fn opened(digests: u8, alignment: u8) -> Host<Local<Memory>> {
     let subsystem = subsystem(vec![Memory::new(4 << 20)]);
     let mut host = Host::new(Local::new(&subsystem));
@@ -69,7 +70,7 @@ fn pdu_split_into_any_pieces_is_reassembled() {
     }
 }
 
-/// The host is told which header was wrong, however it has come.
+/// The termination request quotes the header with the wrong digest, however its bytes are split.
 //= nvme-tcp 6
 #[test]
 fn termination_request_contains_the_invalid_header() {
@@ -81,7 +82,7 @@ fn termination_request_contains_the_invalid_header() {
         head.copy_from_slice(&unit[..72]);
         unit[75] ^= 1;
         unit.chunks(piece).for_each(|piece| host.wire.send(piece));
-        let end = host.wire.receive().expect("the end");
+        let end = host.wire.receive().expect("a termination request");
         let len = 24 + head.len();
         assert_eq!((end[0], end[4], end.len()), (0x03, len as u8, len));
         assert_eq!(end[24..], head);
@@ -100,7 +101,8 @@ fn completions_report_the_submission_queue_head() {
     assert_eq!(heads, expected);
 }
 
-/// A controller agrees by a head of FFFFh, and says nothing of heads from then on.
+/// The controller agrees with a head of FFFFh in the reply to Connect; later completions have a
+/// head of 0.
 //= nvme-2.1 6.3
 #[test]
 fn connect_without_flow_control_disables_submission_queue_heads() {
@@ -143,7 +145,7 @@ fn data_digest_error_fails_the_command_and_header_digest_error_the_connection() 
     assert!(admin.wire.connection.is_over());
 }
 
-/// Changes one unit, and gives how the connection ends: reason and detail.
+/// Sends a PDU of this kind after `change`; returns reason and detail of the termination request.
 fn ends(kind: Kind, change: impl Fn(&mut Vec<u8>)) -> (u16, u32) {
     let (_admin, mut io) = drive();
     let mut unit = pdu::header(kind);
@@ -181,7 +183,7 @@ fn invalid_pdu_ends_the_connection_with_its_reason() {
     assert_eq!(
         ends(Kind::Command, at(1, 1)),
         (1, 1),
-        "a digest that was not agreed on"
+        "a digest that was not negotiated"
     );
     assert_eq!(
         ends(Kind::Command, at(2, 71)),
@@ -191,7 +193,7 @@ fn invalid_pdu_ends_the_connection_with_its_reason() {
     assert_eq!(
         ends(Kind::Command, at(5, 0xff)),
         (1, 3),
-        "data that begin nowhere"
+        "data offset outside the PDU"
     );
     assert_eq!(ends(Kind::OpenRequest, |_| ()), (2, 0), "opened twice");
     let long = |unit: &mut Vec<u8>| {
@@ -217,7 +219,11 @@ fn invalid_pdu_ends_the_connection_with_its_reason() {
         (1, 8),
         "of another command"
     );
-    assert_eq!(ends(Kind::HostData, at(10, 0xee)), (1, 10), "nobody asked");
+    assert_eq!(
+        ends(Kind::HostData, at(10, 0xee)),
+        (1, 10),
+        "unknown transfer tag"
+    );
     assert_eq!(
         ends(Kind::HostData, at(1, pdu::LAST)),
         (1, 1),
@@ -249,7 +255,7 @@ fn unknown_versions_and_digests_are_refused() {
         open[at] = value;
         host.wire.send(&open);
         let Some(Unit::End { reason, detail }) = host.unit() else {
-            panic!("it ends");
+            panic!("a termination request");
         };
         assert_eq!((reason, detail), end);
     }
@@ -307,7 +313,7 @@ fn read_data_wait_for_room_in_the_send_buffer() {
     let names: Vec<u16> = (0..6)
         .map(|_| io.post(Sqe::new(2).blocks(0, 256), &[], 1 << 20))
         .collect();
-    // At most four answers of 1 MiB may wait; the host has read none yet.
+    // At most four responses of 1 MiB may wait; the host has read none yet.
     assert_eq!(io.wire.connection.unsent(), 4 * (24 + (1 << 20) + 24));
     io.wire.output();
     for name in &names[4..] {
@@ -323,7 +329,7 @@ fn disconnect_ends_an_io_queue_and_is_refused_on_the_admin_queue() {
     assert_eq!(
         admin.call(Sqe::fabrics(8), &[], 0).status,
         0x101,
-        "not the one for admin"
+        "refused on the admin queue"
     );
     assert_eq!(admin.call(Sqe::new(0x18), &[], 0).status, 0);
 }
@@ -341,7 +347,7 @@ fn duplicate_identifier_keeps_the_memory_charged_to_its_holder() {
         panic!("it is answered");
     };
     assert_eq!((refused.cid, refused.status), (names[0], 3));
-    // Four MiB wait: a fifth has no room until one of them has left.
+    // 4 MiB are reserved: a fifth read gets no room until one of them was sent.
     let last = io.post(read(), &[], 1 << 20);
     io.wire.work();
     assert_eq!(io.wire.held.len(), 4);
@@ -384,7 +390,7 @@ fn timestamp_set_by_a_host_advances_with_the_clock() {
     assert_eq!(
         time(&mut admin),
         (now + 2) | (1 << 49),
-        "and a host has set it"
+        "the origin bit says that a host set it"
     );
 }
 
@@ -403,7 +409,7 @@ fn keep_alive_timeout_of_connect_survives_a_controller_reset() {
     }
 }
 
-/// A host without a queue can make the controller hold no more data than a Connect has.
+/// Before Connect, a host cannot make the controller buffer more data than a Connect has.
 //= nvme-2.1 6.3
 #[test]
 fn connect_with_more_data_than_defined_is_refused() {

@@ -1,4 +1,4 @@
-//! A drive in a machine, through a real socket.
+//! The drive as a PCIe device of a virtual machine, over vfio-user on a real socket.
 
 use crate::guest::{ADMIN_ENTRIES, BASE, DATA, Guest, MEMORY, map_body, prp};
 use crate::host::Sqe;
@@ -18,7 +18,7 @@ pub(crate) struct Slot {
     drive: Alive,
     server: Option<Server>,
     pub(crate) path: PathBuf,
-    /// Writes that are under way.
+    /// Number of writes in flight.
     writing: Arc<AtomicUsize>,
     _dir: tempfile::TempDir,
 }
@@ -93,7 +93,7 @@ fn machine_finds_the_drive_and_its_driver_identifies_it() {
     guest.enable();
     let identify = prp(Sqe::identify(1, 0), DATA + 0x800, DATA + 0x3000);
     assert_eq!(guest.call(0, identify).status, 0);
-    // It goes over the end of a page, and on in another one.
+    // The data start in the middle of one page and continue in another.
     let mut page = guest.load(DATA + 0x800, 0x800);
     page.extend(guest.load(DATA + 0x3000, 0x800));
     assert_eq!(text(&page[4..24]), "SERIAL");
@@ -107,7 +107,7 @@ fn machine_finds_the_drive_and_its_driver_identifies_it() {
     );
 }
 
-/// Numbers that look like chance, and are the same each time.
+/// Endless pseudo-random numbers of 31 bits from `seed`.
 pub(crate) fn numbers(seed: u64) -> impl Iterator<Item = u64> {
     let mut state = seed;
     std::iter::from_fn(move || {
@@ -118,8 +118,8 @@ pub(crate) fn numbers(seed: u64) -> impl Iterator<Item = u64> {
     })
 }
 
-/// The command with `len` bytes of data in pages of no order, the first from an offset
-/// on. Gives the pieces.
+/// The command `sqe` with PRPs for `len` bytes of data in scattered pages, the first at an offset;
+/// and the address and length of each piece.
 fn scattered(guest: &Guest, sqe: Sqe, len: u64, seed: u64) -> (Sqe, Vec<(u64, u64)>) {
     let mut random = numbers(seed);
     let mut free: Vec<u64> = (0..600)
@@ -140,7 +140,7 @@ fn scattered(guest: &Guest, sqe: Sqe, len: u64, seed: u64) -> (Sqe, Vec<(u64, u6
         [] => 0,
         [only] => only.0,
         rest => {
-            // The list begins near the end of its page, and goes on in the next.
+            // The PRP list begins near the end of its page; a long one continues in the next.
             let list = DATA + 0x1000 - (seed % 8 + 2) * 8;
             let room = (DATA + 0x1000 - list) as usize / 8;
             let pages: Vec<u64> = rest.iter().map(|piece| piece.0).collect();
@@ -273,7 +273,7 @@ fn controller_reset_waits_for_writes_in_flight() {
         for block in 0..20 {
             guest.post(queue, prp(Sqe::new(1).blocks(block, 1), DATA, 0));
         }
-        // A request for events waits too.
+        // An event request is pending too.
         guest.post(0, Sqe::new(0x0c));
         guest.ring(0);
         guest.ring(queue);
@@ -284,8 +284,12 @@ fn controller_reset_waits_for_writes_in_flight() {
         assert_eq!(guest.register(0x1c) & 1, 1, "writes are under way");
         guest.await_state(0);
         assert_eq!(slot.writing.load(Ordering::SeqCst), 0, "turn {turn}");
-        assert_eq!(guest.completion(queue), None, "nobody is told any more");
-        assert_eq!(slot.drive.links(), 1, "queues are gone");
+        assert_eq!(
+            guest.completion(queue),
+            None,
+            "no completion after the reset"
+        );
+        assert_eq!(slot.drive.links(), 1, "only the admin queue is left");
         guest.enable();
         assert_eq!(guest.make_queue(32), queue);
     }
@@ -297,7 +301,7 @@ fn controller_reset_waits_for_writes_in_flight() {
     );
     assert!(
         guest.load(DATA, 4096) == [3; 4096],
-        "what was written is there"
+        "written data survive the resets"
     );
 }
 
@@ -313,10 +317,14 @@ fn device_reset_restores_the_power_on_state() {
         std::thread::sleep(Duration::from_millis(1));
     }
     assert_eq!(guest.ask(13, &[], &[]), Ok(Vec::new()));
-    assert_eq!(slot.writing.load(Ordering::SeqCst), 0, "it has waited");
+    assert_eq!(
+        slot.writing.load(Ordering::SeqCst),
+        0,
+        "the reset waits for writes"
+    );
     let state = [0x14, 0x1c, 0x24, 0x28].map(|at| guest.register(at));
     assert_eq!((state, guest.config(4) & 0xffff), ([0; 4], 0));
-    // Its memory is still there, and its interrupts have to be assigned anew.
+    // Mappings survive a device reset; interrupts must be assigned again.
     for vector in 0..4 {
         guest.interrupted(vector, Duration::ZERO);
     }
@@ -427,13 +435,13 @@ fn unmapped_data_fail_a_command_and_unmapped_queues_fail_the_controller() {
     guest.post(queue, read(DATA));
     guest.ring(queue);
     guest.await_state(0b10);
-    // It can be reset once there is memory again.
+    // The controller can be reset once memory is mapped again.
     guest.map(BASE, MEMORY, 0).expect("new");
     guest.set_register(0x14, 0);
     guest.await_state(0);
     guest.enable();
     assert_eq!(guest.call(0, Sqe::new(0x18)).status, 0);
-    // Queues for admin commands that cannot be.
+    // Admin queues of invalid size make the enable fail.
     guest.set_register(0x14, 0);
     guest.await_state(0);
     guest.set_register(0x24, 0);
@@ -456,7 +464,7 @@ fn transfer_above_the_limit_is_refused() {
 fn completions_wait_for_room_in_the_completion_queue() {
     let slot = serve();
     let mut guest = Guest::booted(&slot.path);
-    // More requests for events than may wait are answered, whether there is room or not.
+    // Event requests above the limit of four complete at once with an error.
     let names: Vec<u16> = (1..ADMIN_ENTRIES)
         .map(|_| guest.post(0, Sqe::new(0x0c)))
         .collect();
@@ -488,9 +496,13 @@ fn invalid_monitor_messages_are_refused() {
     let slot = serve();
     let mut guest = Guest::silent(&slot.path);
     assert_eq!(guest.version(1, 0), Err(95), "another revision");
-    assert_eq!(guest.reply(1), None, "there is no talking");
+    assert_eq!(guest.reply(1), None, "the connection is closed");
     let mut guest = Guest::silent(&slot.path);
-    assert_eq!(guest.ask(4, &[0; 16], &[]), Err(22), "nothing is agreed on");
+    assert_eq!(
+        guest.ask(4, &[0; 16], &[]),
+        Err(22),
+        "no version was negotiated"
+    );
     for (asked, spoken) in [(0, 0), (1, 1), (9, 1)] {
         let told = told_version(&slot, asked);
         assert_eq!(
@@ -520,7 +532,11 @@ fn invalid_monitor_messages_are_refused() {
     assert_eq!(guest.ask(2, &map_body(0, 0, 0, 3), &[]), Err(22));
     let none = guest.ask(2, &map_body(0, 4096, 0, 3), &[]);
     assert_eq!(none, Ok(Vec::new()), "memory that the monitor keeps");
-    assert_eq!(guest.call(0, Sqe::new(0x18)).status, 0, "it is still well");
+    assert_eq!(
+        guest.call(0, Sqe::new(0x18)).status,
+        0,
+        "the controller still works"
+    );
 }
 
 #[test]
@@ -533,7 +549,7 @@ fn machine_beyond_the_limit_is_refused_and_others_continue() {
     for guest in &mut guests {
         assert_eq!(guest.call(0, Sqe::new(0x18)).status, 0);
     }
-    // A message that is none ends a connection, and the controller goes with it.
+    // An invalid message ends the connection and its controller.
     let mut rude = guests.pop().expect("one of four");
     rude.send_raw(&[0xff; 16], &[]);
     assert_eq!(rude.reply(0), None);

@@ -1,4 +1,4 @@
-//! Through real sockets, with the simulation on its thread.
+//! NVMe/TCP over real sockets, with the simulation on a thread of its own.
 
 use crate::host::{Host, NQN, Reply, Sqe};
 use crate::memory::{Alive, Memory};
@@ -85,7 +85,7 @@ fn concurrent_hosts_read_back_their_writes() {
         .for_each(|t| t.join().expect("it works"));
 }
 
-/// Waits until so many queues are left.
+/// Waits until `count` queues are connected; fails after 5 s.
 pub(crate) fn await_links(served: &Served, count: usize) {
     let tries = 0..1000;
     let found = tries.into_iter().any(|_| {
@@ -103,7 +103,7 @@ fn broken_admin_connection_ends_its_controller() {
     let mut io = queue(served.address, controller, 1);
     assert_eq!(served.drives.links(), 2);
     drop(admin);
-    assert_eq!(io.unit(), None, "the other queue is told");
+    assert_eq!(io.unit(), None, "the I/O queue is closed");
     await_links(&served, 0);
 }
 
@@ -137,7 +137,7 @@ fn controller_reset_completes_after_writes_in_flight() {
         let enabled = admin.call(Sqe::property_set(0x14, 0x46_0061), &[], 0);
         assert_eq!(enabled.status, 0);
     }
-    // Nor is it while something erases, which is answered first.
+    // A Format in flight completes before the reset, too.
     let format = admin.post(Sqe::new(0x80).nsid(1), &[], 0);
     while writing.load(Ordering::SeqCst) == 0 {
         std::thread::sleep(Duration::from_millis(1));
@@ -155,7 +155,7 @@ fn silent_host_is_dropped_after_its_keep_alive_timeout() {
     admin.open(0, 0);
     let reply = admin.connect_as(crate::host::HOST, NQN, 0, 0xffff, 300);
     assert_eq!(reply.status, 0);
-    assert_eq!(admin.unit(), None, "the controller hangs up");
+    assert_eq!(admin.unit(), None, "the controller closes the connection");
     await_links(&served, 0);
 }
 
@@ -183,7 +183,7 @@ fn input_in_time_keeps_the_connection_although_the_thread_was_busy() {
     assert_eq!(admin.reap(name, &[]).cid, name);
 }
 
-/// It takes as long as that takes.
+/// The test waits for the real ten seconds. A connection with a queue may be silent for longer.
 #[test]
 fn connection_without_connect_is_dropped_after_ten_seconds() {
     let served = serve(&[1 << 20]);
@@ -207,14 +207,13 @@ fn connection_without_connect_is_dropped_after_ten_seconds() {
         assert!(after >= Duration::from_secs(10), "after {after:?}");
         assert!(after < Duration::from_secs(40), "after {after:?}");
     }
-    // One that is a queue may say nothing for as long.
+    // The I/O queue has been silent for as long and is still served.
     let reply = io.call(Sqe::new(2).blocks(0, 1), &[], 4096);
     assert_eq!(reply.status, 0);
     await_links(&served, 2);
 }
 
-/// Connections that say nothing take none of those that talk, and their room is given
-/// back.
+/// Idle connections do not use up the limit: they are closed to make room for active hosts.
 #[test]
 fn idle_connections_do_not_block_other_hosts() {
     let served = serve(&[1 << 20]);
@@ -225,7 +224,7 @@ fn idle_connections_do_not_block_other_hosts() {
         let reply = io.call(Sqe::new(2).blocks(0, 1), &[], 4096);
         assert_eq!(reply.status, 0);
     };
-    // More than there may be at a time: some are hung up on.
+    // More connections than the limit: the target closes some of them.
     let idle: Vec<TcpStream> = (0..400).map(|_| dial(served.address)).collect();
     is_well();
     for _ in 0..2000 {
@@ -253,7 +252,7 @@ fn terminated_connections_make_room_for_new_hosts() {
         .map(|_| {
             let mut host = Host::new(dial(served.address));
             host.wire.send(&[0xee; 8]);
-            // It is told, unless it had to make room already.
+            // A termination request, unless the connection was closed to make room.
             let _ = host.unit();
             host
         })
@@ -272,7 +271,7 @@ fn queue_number_is_free_at_once_after_disconnect() {
     for _ in 0..3 {
         let mut io = queue(served.address, controller, 1);
         assert_eq!(io.call(Sqe::fabrics(8), &[], 0).status, 0);
-        // The first has not closed its socket.
+        // The first host has not closed its socket yet.
         let mut next = queue(served.address, controller, 1);
         assert_eq!(next.call(Sqe::new(0).nsid(1), &[], 0).status, 0);
         assert_eq!(io.unit(), None);
