@@ -32,7 +32,7 @@ const PAGE: &str = "report.html";
 /// aged.
 ///
 /// The default comparison takes seconds. --all runs every stack that supports the workload, about
-/// thirty, three times each: some minutes for a preset such as varmail:files=200.
+/// thirty, three times each: about two minutes on two cores for varmail:files=200.
 ///
 /// A memory workload, such as bfs, runs on designs of CXL-SSD memory instead: those of --stacks, by
 /// default all. `flashloom memory --help` lists the designs.

@@ -26,8 +26,8 @@ const MISSED: u8 = 1;
 ///
 /// With a paper or figure, print each of its claims. Without one, run the experiments of all papers
 /// and write report.md, report.html and report.json to a directory. The directory also keeps each
-/// finished run, so that an interrupted reproduction resumes. A figure takes minutes (bytefs/fig6:
-/// FIG6), all papers take hours.
+/// finished run, so that an interrupted reproduction resumes. A figure takes seconds to minutes
+/// (bytefs/fig6: about five minutes on two cores), all papers take hours.
 ///
 /// Verdicts, by the kind of claim:
 ///
