@@ -27,20 +27,21 @@ const MISSED: u8 = 1;
 /// With a paper or figure, print each of its claims. Without one, run the experiments of all papers
 /// and write report.md, report.html and report.json to a directory. The directory also keeps each
 /// finished run, so that an interrupted reproduction resumes. A figure takes seconds to minutes
-/// (bytefs/fig6: about five minutes on two cores), all papers take hours.
+/// (bytefs/fig6: about five minutes on two cores), all papers take one to two hours.
 ///
 /// Verdicts, by the kind of claim:
 ///
-/// - A ratio, such as 1.31 times the throughput, holds if the measured ratio is at most a third
-///   above or below it, and if its effect (its distance from 1) is between half and twice the
-///   paper's, in the same direction.
+/// - A ratio, such as 1.31 times the throughput, holds if the measured ratio is within a third of
+///   it, and its effect (its logarithm) has the same sign and between half and twice the size:
+///   from 1.145 to 1.716.
 ///
-/// - Similarity, such as "the same throughput", holds if the two values differ by at most a tenth.
+/// - Similarity holds if the measured ratio is within a tenth of 1.
 ///
-/// - An absolute value, such as 5.5 s, holds if the measured value differs by at most a third.
+/// - A trend, such as "faster", holds if the measured ratio is within the bounds that the plan
+///   of the figure gives, such as "above 1, at most 2".
 ///
-/// - A trend, such as "faster", holds if the measured ratio is on the side of a bound that the plan
-///   of the figure gives, such as "above 1".
+/// - An absolute value, such as 5.5 s, holds within a third, and a count, such as 512 extents, only
+///   if it is equal.
 ///
 /// A claim is of another regime if the experiment differs from the paper's by more than a factor
 /// of two in a number that the figure declares. Headline counts cover the primary set-up of each

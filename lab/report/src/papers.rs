@@ -20,7 +20,7 @@ const COLUMNS: usize = 11;
 
 /// Explains in short how claims are judged and counted.
 pub const RULE: &str = "A claimed ratio held if the measured ratio differs from it by at most a \
-    third and has between half and twice its effect (its distance from 1), in the same direction: \
+    third and has between half and twice its effect (its logarithm), in the same direction: \
     a claim of 1.31 held if 1.145 to 1.716 is measured. A claim of similarity held within a tenth, \
     an absolute value within a third, and a trend on its side of the bound. If the experiment \
     differs from the paper's by more than a factor of two in a number that the figure declares, \
