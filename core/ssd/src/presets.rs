@@ -41,7 +41,7 @@ pub const PRESETS: &[Preset] = &[
     },
     Preset {
         name: "zns",
-        help: "the same flash in zones of 12 MiB over all dies, 14 of them active",
+        help: "the same flash as zones of 12 MiB, each striped over all dies; at most 14 active at once",
         config: zns,
     },
     Preset {

@@ -95,10 +95,10 @@ fn overview(found: &Facts) -> Vec<(&'static str, String)> {
             "paths",
             format!("{}, {} opens", count(s.paths), count(s.opens)),
         ),
-        ("there before", count(found.setup_entries as u64)),
+        ("pre-existing", count(found.setup_entries as u64)),
         ("read", bytes(s.read_bytes)),
         ("written", bytes(s.write_bytes)),
-        ("made durable", format!("{} times", count(s.syncs))),
+        ("sync calls", count(s.syncs)),
     ]
 }
 

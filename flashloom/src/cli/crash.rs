@@ -35,8 +35,9 @@ pub(crate) struct Crash {
     /// Stack, such as ext4@block (see `flashloom stacks`)
     #[arg(value_name = "STACK")]
     stack: StackName,
-    /// File workload, or block workload on raw stacks; block requests widen to units of 4 KiB. Each
-    /// sequence of a corpus such as ace:seq=2 runs by itself
+    /// File workload, or on raw stacks a block workload, whose requests are rounded outwards to
+    /// whole units of 4 KiB. A corpus such as ace:seq=2 is a list of short call sequences; each of
+    /// them is a run of its own
     #[arg(long, default_value = "varmail:files=50,threads=2,ops=500")]
     workload: String,
     /// Number of events of a run at which the power is cut, or all. In a run with fewer events, the

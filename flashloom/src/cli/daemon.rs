@@ -17,7 +17,7 @@ const READY: &str = "ready\n";
 /// Options of processes that serve a drive.
 #[derive(Args)]
 pub(crate) struct Run {
-    /// Timing of requests
+    /// Time at which requests complete
     #[arg(long, value_enum, default_value_t = Latency::Off)]
     latency: Latency,
     /// Run in the background; return as soon as the drive is ready
@@ -31,10 +31,10 @@ pub(crate) struct Run {
 /// Timing of served requests.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Latency {
-    /// Complete requests as fast as this machine can
+    /// Complete requests as soon as this machine has processed them
     Off,
-    /// Complete requests at the time of the model: a thread sleeps until 90 µs before a completion
-    /// is due, then polls the clock
+    /// Complete requests when the simulated drive would. The server polls the clock for the last
+    /// 90 µs before each completion, which costs processor time
     Model,
 }
 

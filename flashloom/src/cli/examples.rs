@@ -1,199 +1,325 @@
-//! Two examples for the help of each command, in one table.
+//! Examples for the help of each command, in one table.
 //!
-//! Invariant: every command has a row, and every example parses. The integration tests run the
-//! examples in the order of the table, each in the folder that the earlier ones have left.
+//! Invariant: every command has a row, every example parses, and the lines of a row run as printed
+//! in an empty directory, in their order. The integration tests run them so.
 
 use clap::Command;
 
-/// A command by its words, and its examples without the program's name.
-pub(crate) const EXAMPLES: &[(&str, [&str; 2])] = &[
+/// A command by its words, and the lines of its examples: first those that make what it needs.
+pub(crate) const EXAMPLES: &[(&str, &[&str])] = &[
     (
         "compare",
-        [
-            "compare",
-            "compare hotcold:ops=20000 --stacks raw@block,raw@fdp --size 256MiB",
+        &[
+            "flashloom compare",
+            "flashloom compare hotcold:ops=20000 --stacks raw@block,raw@fdp --size 256MiB",
         ],
     ),
     (
         "run",
-        [
-            "run raw@fdp --workload hotcold:ops=20000 --size 256MiB",
-            "run f2fs@zns --workload varmail:ops=2000 --size 1GiB --report run.html",
+        &[
+            "flashloom run raw@fdp --workload hotcold:ops=20000 --size 256MiB",
+            "flashloom run f2fs@zns --workload varmail:ops=2000 --size 1GiB --report run.html",
         ],
     ),
     (
         "play",
-        [
-            "play varmail:ops=500 --on play --setup-only",
-            "play varmail:ops=500 --on play --no-setup",
+        &[
+            "mkdir play",
+            "flashloom play varmail:ops=500 --on play --setup-only",
+            "flashloom play varmail:ops=500 --on play --no-setup",
         ],
     ),
-    ("why", ["why", "why 1 --json"]),
-    ("history", ["history", "history --stack raw@fdp -n 5"]),
-    ("diff", ["diff 1 latest", "diff 1 2 --json"]),
-    ("stacks", ["stacks", "stacks --json"]),
-    ("drives", ["drives", "drives fdp"]),
-    ("workloads", ["workloads", "workloads hotcold"]),
+    (
+        "why",
+        &[
+            "flashloom run raw@fdp --workload hotcold:ops=20000 --size 256MiB",
+            "flashloom why",
+            "flashloom why 1 --json",
+        ],
+    ),
+    (
+        "history",
+        &[
+            "flashloom run raw@fdp --workload hotcold:ops=20000 --size 256MiB",
+            "flashloom history",
+            "flashloom history --stack raw@fdp -n 5",
+        ],
+    ),
+    (
+        "diff",
+        &[
+            "flashloom run raw@fdp --workload hotcold:ops=20000 --size 256MiB",
+            "flashloom run raw@block --workload hotcold:ops=20000 --size 256MiB",
+            "flashloom diff 1 latest",
+            "flashloom diff 1 2 --json",
+        ],
+    ),
+    ("stacks", &["flashloom stacks", "flashloom stacks --json"]),
+    ("drives", &["flashloom drives", "flashloom drives fdp"]),
+    (
+        "workloads",
+        &["flashloom workloads", "flashloom workloads hotcold"],
+    ),
     (
         "drive create",
-        [
-            "drive create d.flash --size 64MiB",
-            "drive create z.flash --preset zns --size 1GiB",
+        &[
+            "flashloom drive create d.flash --size 64MiB",
+            "flashloom drive create z.flash --preset zns --size 1GiB",
         ],
     ),
     (
         "drive info",
-        ["drive info d.flash", "drive info d.flash --json"],
+        &[
+            "flashloom drive create d.flash --size 64MiB",
+            "flashloom drive info d.flash",
+            "flashloom drive info d.flash --json",
+        ],
     ),
     (
         "drive smart",
-        ["drive smart d.flash", "drive smart d.flash --json"],
+        &[
+            "flashloom drive create d.flash --size 64MiB",
+            "flashloom drive smart d.flash",
+            "flashloom drive smart d.flash --json",
+        ],
     ),
     (
         "drive zones",
-        ["drive zones z.flash", "drive zones z.flash --json"],
+        &[
+            "flashloom drive create z.flash --preset zns --size 1GiB",
+            "flashloom drive zones z.flash",
+            "flashloom drive zones z.flash --json",
+        ],
     ),
     (
         "drive chunks",
-        ["drive chunks o.flash", "drive chunks o.flash --json"],
+        &[
+            "flashloom drive create o.flash --preset ocssd --size 512MiB",
+            "flashloom drive chunks o.flash",
+            "flashloom drive chunks o.flash --json",
+        ],
     ),
     (
         "drive fdp",
-        ["drive fdp f.flash", "drive fdp f.flash --json"],
+        &[
+            "flashloom drive create f.flash --preset fdp --size 64MiB",
+            "flashloom drive fdp f.flash",
+            "flashloom drive fdp f.flash --json",
+        ],
     ),
     (
         "drive export",
-        [
-            "drive export d.flash d.img",
-            "drive export d.flash d.img --json",
+        &[
+            "flashloom drive create d.flash --size 64MiB",
+            "flashloom drive export d.flash d.img",
+            "flashloom drive export d.flash d.img --json",
         ],
     ),
     (
         "drive import",
-        [
-            "drive import d.flash d.img",
-            "drive import d.flash d.img --json",
+        &[
+            "flashloom drive create d.flash --size 64MiB",
+            "flashloom drive export d.flash d.img",
+            "flashloom drive import d.flash d.img",
+            "flashloom drive import d.flash d.img --json",
         ],
     ),
     (
         "drive stats",
-        ["drive stats d.flash", "drive stats d.flash --json"],
+        &[
+            "flashloom drive create d.flash --size 64MiB",
+            "flashloom serve d.flash --nbd unix:d.sock --background",
+            "flashloom drive stats d.flash",
+            "flashloom drive stats d.flash --json",
+        ],
     ),
     (
         "drive cut",
-        ["drive cut d.flash", "drive cut d.flash --json"],
+        &[
+            "flashloom drive create d.flash --size 64MiB",
+            "flashloom serve d.flash --nbd unix:d.sock --background",
+            "flashloom drive cut d.flash",
+            "flashloom drive cut d.flash --json",
+        ],
     ),
     (
         "drive fault",
-        [
-            "drive fault d.flash --unreadable 1MiB+4KiB",
-            "drive fault d.flash --heal",
+        &[
+            "flashloom drive create d.flash --size 64MiB",
+            "flashloom serve d.flash --nbd unix:d.sock --background",
+            "flashloom drive fault d.flash --unreadable 1MiB+4KiB",
+            "flashloom drive fault d.flash --heal",
         ],
     ),
     (
         "record",
-        [
-            "record -o cp.flt -- cp d.img copy.img",
-            "record --memory -o ls.flm -- ls",
+        &[
+            "flashloom record -o cp.flt -- cp /bin/ls copy",
+            "flashloom record --memory -o ls.flm -- ls",
         ],
     ),
     (
         "shim",
-        [
-            "shim --rules rocksdb -- ./db_bench --benchmarks=fillrandom --db=db",
-            "shim --rules rocksdb --zones zones -- ./db_bench --db=db",
+        &[
+            "flashloom shim --rules rocksdb -- cp /bin/ls 000001.sst",
+            "flashloom drive create z.flash --preset zns --size 1GiB",
+            "flashloom mkfs zonefs z.flash",
+            "mkdir zones",
+            "flashloom mount zonefs z.flash zones --background",
+            "flashloom shim --rules rocksdb --zones zones -- cp /bin/ls 000002.sst",
         ],
     ),
     (
         "shim serve",
-        ["shim serve zones", "shim serve zones --while-used"],
+        &[
+            "flashloom drive create z.flash --preset zns --size 1GiB",
+            "flashloom mkfs zonefs z.flash",
+            "mkdir zones",
+            "flashloom mount zonefs z.flash zones --background",
+            "flashloom shim serve zones",
+        ],
     ),
     (
         "shim view",
-        ["shim view zones view", "shim view /mnt/zonefs /mnt/view"],
+        &[
+            "flashloom drive create z.flash --preset zns --size 1GiB",
+            "flashloom mkfs zonefs z.flash",
+            "mkdir zones",
+            "flashloom mount zonefs z.flash zones --background",
+            "flashloom shim --rules rocksdb --zones zones -- cp /bin/ls 000001.sst",
+            "mkdir view",
+            "flashloom shim view zones view",
+        ],
     ),
     (
         "trace info",
-        ["trace info rocksdb", "trace info cp.flt --json"],
+        &[
+            "flashloom trace info rocksdb",
+            "flashloom trace info postgres-ext4 --json",
+        ],
     ),
     (
         "trace head",
-        ["trace head rocksdb", "trace head postgres-ext4 -n 3"],
+        &[
+            "flashloom trace head rocksdb",
+            "flashloom trace head postgres-ext4 -n 3",
+        ],
     ),
     (
         "trace convert",
-        [
-            "trace convert postgres-ext4 pg.txt --to blkparse",
-            "trace convert cp.flt cp.txt --to flt-text",
+        &[
+            "flashloom trace convert postgres-ext4 pg.txt --to blkparse",
+            "flashloom trace convert sqlite sqlite.txt --to flt-text",
         ],
     ),
     (
         "learn",
-        [
-            "learn sqlite -o sqlite.rules",
-            "learn rocksdb-fifo -o fifo.rules --against rocksdb",
+        &[
+            "flashloom learn sqlite -o sqlite.rules",
+            "flashloom learn rocksdb-fifo -o fifo.rules --against rocksdb",
         ],
     ),
     (
         "serve",
-        [
-            "serve d.flash --nbd unix:d.sock",
-            "serve d.flash --nvme-tcp 4420 --ui 8080",
+        &[
+            "flashloom drive create d.flash --size 64MiB",
+            "flashloom serve d.flash --nbd unix:d.sock",
+            "flashloom serve d.flash --nvme-tcp 4420 --ui 8080",
         ],
     ),
     (
         "mkfs",
-        ["mkfs ext4 d.flash", "mkfs persimmon z.flash --label data"],
+        &[
+            "flashloom drive create d.flash --size 64MiB",
+            "flashloom mkfs ext4 d.flash",
+            "flashloom drive create z.flash --preset zns --size 1GiB",
+            "flashloom mkfs persimmon z.flash --label data",
+        ],
     ),
     (
         "mount",
-        ["mount d.flash mnt", "mount d.flash mnt -o ro --background"],
+        &[
+            "flashloom drive create d.flash --size 64MiB",
+            "flashloom mkfs ext4 d.flash",
+            "mkdir mnt",
+            "flashloom mount d.flash mnt --background",
+            "fusermount3 -u mnt",
+            "flashloom mount d.flash mnt -o ro",
+        ],
     ),
-    ("fsck", ["fsck d.flash", "fsck persimmon z.flash --json"]),
+    (
+        "fsck",
+        &[
+            "flashloom drive create d.flash --size 64MiB",
+            "flashloom mkfs ext4 d.flash",
+            "flashloom fsck d.flash",
+            "flashloom fsck ext4 d.flash --json",
+        ],
+    ),
     (
         "snapshot",
-        [
-            "snapshot b.flash before --read-only",
-            "snapshot b.flash before --drop",
+        &[
+            "flashloom drive create b.flash --size 256MiB",
+            "flashloom mkfs btrfs b.flash",
+            "flashloom snapshot b.flash before --read-only",
+            "flashloom snapshot b.flash before --drop",
         ],
     ),
     (
         "inspect",
-        ["inspect d.flash", "inspect ext4 d.flash directory 2"],
+        &[
+            "flashloom drive create d.flash --size 64MiB",
+            "flashloom mkfs ext4 d.flash",
+            "flashloom inspect d.flash",
+            "flashloom inspect ext4 d.flash directory 2",
+        ],
     ),
     (
         "crash",
-        [
-            "crash ext4@block --points 50",
-            "crash f2fs@zns --workload varmail:files=20,ops=100 --points 20 --seeds 2",
+        &[
+            "flashloom crash ext4@block --points 50",
+            "flashloom crash f2fs@zns --workload varmail:files=20,ops=100 --points 20 --seeds 2",
         ],
     ),
     (
         "soak",
-        [
-            "soak --cuts 100",
-            "soak --seed 7 --from 10 --cuts 50 --json",
+        &[
+            "flashloom soak --cuts 100",
+            "flashloom soak --seed 7 --from 10 --cuts 50 --json",
         ],
     ),
     (
         "memory",
-        [
-            "memory skybyte-full,base-cssd --workload bfs:scale=small",
-            "memory dram-only --workload ycsb:scale=small,threads=4",
+        &[
+            "flashloom memory skybyte-full,base-cssd --workload bfs:scale=small",
+            "flashloom memory dram-only --workload ycsb:scale=small,threads=4",
         ],
     ),
-    ("reproduce", ["reproduce --list", "reproduce bytefs/fig6"]),
-    ("completions", ["completions bash", "completions zsh"]),
-    ("man", ["man man1", "man ~/.local/share/man/man1"]),
+    (
+        "reproduce",
+        &[
+            "flashloom reproduce --list",
+            "flashloom reproduce bytefs/fig6",
+        ],
+    ),
+    (
+        "completions",
+        &["flashloom completions bash", "flashloom completions zsh"],
+    ),
+    (
+        "man",
+        &[
+            "flashloom man man1",
+            "flashloom man ~/.local/share/man/man1",
+        ],
+    ),
 ];
 
 /// `command` with the examples of all its subcommands below their help. `words` leads to it.
 pub(crate) fn with_examples(command: Command, words: &str) -> Command {
     let found = EXAMPLES.iter().find(|(of, _)| *of == words);
     let command = match found {
-        Some((_, [one, other])) => {
-            command.after_help(format!("Examples:\n  flashloom {one}\n  flashloom {other}"))
-        }
+        Some((_, lines)) => command.after_help(format!("Examples:\n  {}", lines.join("\n  "))),
         None => command,
     };
     command.mut_subcommands(|sub| {
@@ -228,13 +354,13 @@ mod tests {
         let mut rows: Vec<_> = EXAMPLES.iter().map(|(of, _)| (*of).to_owned()).collect();
         rows.sort_unstable();
         assert_eq!(rows, commands);
-        for (of, examples) in EXAMPLES {
-            for example in examples {
-                assert!(example.starts_with(of), "{example}");
-                let words = format!("flashloom {example}");
-                let words: Vec<_> = words.split(' ').map(Into::into).collect();
+        for (of, lines) in EXAMPLES {
+            let last = lines.last().expect("an example");
+            assert!(last.starts_with(&format!("flashloom {of}")), "{last}");
+            for line in lines.iter().filter(|line| line.starts_with("flashloom ")) {
+                let words: Vec<_> = line.split(' ').map(Into::into).collect();
                 if let Err(error) = read(&words) {
-                    panic!("{example}: {error}");
+                    panic!("{line}: {error}");
                 }
             }
         }

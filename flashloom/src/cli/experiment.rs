@@ -31,8 +31,8 @@ const COUNTING: Duration = Duration::from_millis(500);
 /// Options that `run` and `compare` share.
 #[derive(Args)]
 pub(crate) struct Choices {
-    /// Drive model: a preset, a TOML file or, for `run`, a drive file; the stack sets its interface
-    /// [default: the preset of the stack]
+    /// Drive model: a preset (see `flashloom drives`) or a TOML file. The stack sets the interface,
+    /// such as blocks or zones [default: the preset that the stack names]
     #[arg(long, value_name = "DRIVE")]
     drive: Option<String>,
     /// Usable capacity, such as 1GiB; the number of flash blocks scales with it [default: that of
@@ -43,16 +43,18 @@ pub(crate) struct Choices {
     /// (see `flashloom stacks`); may be repeated
     #[arg(long, value_name = "SETTING=VALUE")]
     set: Vec<String>,
-    /// Placement rules for hosts such as shimmer: a file or the name of a shipped set [default: the
-    /// set that a switch of the stack names, otherwise rocksdb]
+    /// Placement rules of shimmer and zenfs, which choose a zone or handle for each file: a file,
+    /// or a shipped set such as rocksdb [default: the set that the stack names, as in
+    /// shimmer+wiredtiger@zns, otherwise rocksdb]
     #[arg(long, value_name = "RULES")]
     rules: Option<String>,
     // Its help is made of the list of formats.
-    #[arg(long, help = format!("Format of a trace whose contents are ambiguous: {}", Format::list()))]
+    #[arg(long, help = format!("Format of the trace, if its contents do not tell: {}", Format::list()))]
     format: Option<Format>,
-    /// End of the run: end (of the workload) or, on raw stacks, steady. `steady` repeats the
-    /// workload until the write amplification of two consecutive windows differs by at most 2 %, up
-    /// to 32 windows; each window writes at least the capacity [default: end]
+    /// End of the run: `end`, with the workload, or `steady`, for raw stacks: repeat the workload
+    /// until garbage collection is steady. It is steady once the write amplification of two
+    /// consecutive windows differs by at most 2 %; a window is the time in which the host writes
+    /// the drive's capacity, and the run ends after 32 windows at the latest [default: end]
     #[arg(long, value_name = "STATE")]
     until: Option<Until>,
     /// Seed of all random choices [default: 1]

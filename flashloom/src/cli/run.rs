@@ -18,11 +18,17 @@ use std::process::ExitCode;
 /// The precondition in the records of runs on a drive file.
 const KEPT: &str = "kept";
 
+/// Help of --drive, which takes a drive file as well here.
+const DRIVE: &str = "Drive model: a preset (see `flashloom drives`), a TOML file, or a drive file, \
+    whose contents the run starts from. The stack sets the interface, such as blocks or zones \
+    [default: the preset that the stack names]";
+
 /// Run one workload on one stack and print speed, latency, write amplification and wear
 ///
 /// With --ui, a page shows the drive and the run live, and stays with the final report until Ctrl-C
 /// or another signal. Results are the same with and without --ui.
 #[derive(Args)]
+#[command(mut_arg("drive", |arg| arg.help(DRIVE)))]
 pub(crate) struct Run {
     /// Stack as HOST@DRIVE (see `flashloom stacks`)
     stack: StackName,

@@ -39,6 +39,9 @@ use std::process::{Command, ExitCode};
 /// only: a placed file stays placed under other rules.
 ///
 /// SIGTERM and SIGHUP are passed to the program; `shim` exits as the program does.
+///
+/// A directory of zones is a mounted zonefs: `flashloom mount zonefs` emulates one without root (see
+/// the examples), and Linux mounts a zoned drive of its own with mount -t zonefs.
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Shim {
@@ -47,7 +50,7 @@ pub(crate) struct Shim {
     /// Placement rules: a file, or a shipped set (rocksdb, wiredtiger, cachelib, kafka, …)
     #[arg(long, required = true, value_name = "RULES")]
     rules: Option<PathBuf>,
-    /// Mounted zonefs, or a directory that emulates one
+    /// Directory of zones: a mounted zonefs. Without it, files get lifetime hints only
     #[arg(long, value_name = "DIR")]
     zones: Option<PathBuf>,
     /// Record the program's file calls to this trace, as `flashloom record` does
@@ -70,7 +73,7 @@ enum Part {
 /// was started by hand only while no program uses it: otherwise unsynced writes are lost.
 #[derive(Args)]
 struct Serve {
-    /// Mounted zonefs, or a directory that emulates one
+    /// Directory of zones: a mounted zonefs (see `flashloom shim --help`)
     #[arg(value_name = "ZONES")]
     zones: PathBuf,
     /// Exit with the last client
@@ -84,7 +87,7 @@ struct Serve {
 /// file that represents it.
 #[derive(Args)]
 struct Shown {
-    /// Zones of the daemon, as --zones of `flashloom shim`
+    /// Directory of zones, as --zones of `flashloom shim`
     #[arg(value_name = "ZONES")]
     zones: PathBuf,
     /// Mount point

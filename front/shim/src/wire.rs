@@ -482,7 +482,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_is_read_as_it_was_written() {
+    fn record_is_read_back_as_written() {
         let mut head = Head::on(Op::Rename, -100)
             .words(1, 2, u64::MAX)
             .flags(-1)

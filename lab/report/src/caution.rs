@@ -14,6 +14,9 @@ const MIB: u64 = 1 << 20;
 /// Writes after which a run can be steady: one capacity to forget the drive's past, and the two
 /// windows that have to agree.
 const CAPACITIES: u64 = 3;
+/// Windows after which a run that repeats its workload until it is steady gives up. Aged drives
+/// need two or three, and greedy collection of a full drive about ten.
+pub const MOST_WINDOWS: u32 = 32;
 
 /// The cautions about `run`: at most one of each kind.
 #[must_use]
@@ -64,18 +67,34 @@ fn not_steady(run: &Run) -> Option<String> {
         return None;
     }
     let capacity = run.drive.capacity_bytes;
-    let instead = match run.app {
-        None => "repeat the run with --until steady".to_owned(),
-        Some(_) => format!(
-            "run a workload that writes {} to the drive, or use a smaller drive (--size)",
-            human::bytes((CAPACITIES * capacity) as f64)
+    let window = format!(
+        "{} in writes (the drive's capacity)",
+        human::bytes(capacity as f64)
+    );
+    let found = match run.windows {
+        0 => format!("too short to tell (*): no window of {window} completed"),
+        1 => format!(
+            "too short to tell (*): only one window of {window} completed, and a steady run has \
+             two that agree"
+        ),
+        _ => format!(
+            "not steady (*): the write amplification still changed by more than 2 % between the \
+             last two windows of {window}, or no block was erased in one of them"
         ),
     };
+    let instead = match run.app {
+        // Twice the windows of this run, so that the advice is never met already.
+        Some(_) => format!(
+            "run a workload that writes {} to the drive, or use a smaller drive (--size)",
+            human::bytes((CAPACITIES.max(2 * run.windows) * capacity) as f64)
+        ),
+        None if run.windows >= MOST_WINDOWS.into() => {
+            format!("after {MOST_WINDOWS} windows, the workload may have no steady state")
+        }
+        None => "repeat the run with --until steady".to_owned(),
+    };
     Some(format!(
-        "not steady (*): the write amplification still changed by more than 2 % between the last \
-         windows of {} in writes (the drive's capacity), so that WAF, data moved by GC, life and \
-         tail latency are not final; {instead}",
-        human::bytes(capacity as f64)
+        "{found}, so that WAF, data moved by GC, life and tail latency are not final; {instead}"
     ))
 }
 

@@ -17,7 +17,7 @@
 //! reason = "…"
 //! ```
 //!
-//! A file that is not a figure of the paper, but takes up the claims of one in other set-ups, has
+//! A file that is not a figure of the paper, but takes up the claims of one in secondary set-ups, has
 //! `beside = "fig14"` in place of `primary`. `claim/expectation.rs` defines the paper's values and
 //! how a measured value is judged by them. `regime.toml` has the form of a figure: each of its
 //! claims is a line of the regime.

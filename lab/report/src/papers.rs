@@ -20,15 +20,15 @@ const COLUMNS: usize = 11;
 
 /// Explains in short how claims are judged and counted.
 pub const RULE: &str = "A claimed ratio held if the measured ratio differs from it by at most a \
-    third and has between half and twice its effect (its distance from 1), in the same direction: \
+    third and has between half and twice its effect (its logarithm), in the same direction: \
     a claim of 1.31 held if 1.145 to 1.716 is measured. A claim of similarity held within a tenth, \
     an absolute value within a third, and a trend on its side of the bound. If the experiment \
     differs from the paper's by more than a factor of two in a number that the figure declares, \
     the claim is of another regime: it neither held nor was missed, and counts as measured. \
-    Headline counts cover the primary set-up of each figure, as its plan declares it; other \
-    set-ups, and claims that do not test the paper's systems, are counted separately. Median \
-    factor is the median factor between measured and published number in primary set-ups: ×1.50 is \
-    50 % more, or a third less.";
+    Headline counts cover the primary set-up of each figure, as its plan declares it; \
+    secondary set-ups, and claims that do not test the paper's systems, are counted separately. \
+    Median factor is the median factor between measured and published number in primary set-ups: \
+    ×1.50 is 50 % more, or a third less.";
 
 /// The program that made a report, and the effort that it took.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -109,7 +109,7 @@ impl Papers {
     }
 
     /// The table of results: its column titles, and a row for each paper. Counts are of the primary
-    /// set-ups; those of other set-ups stand in a column of their own.
+    /// set-ups; those of secondary set-ups stand in a column of their own.
     #[must_use]
     pub fn results(&self) -> ([&'static str; COLUMNS], Vec<[String; COLUMNS]>) {
         let titles = [
@@ -121,8 +121,8 @@ impl Papers {
             "other regime",
             "not measured",
             "held of measured",
-            "other set-ups",
-            "not of the paper's systems",
+            "held of secondary set-ups",
+            "held of claims that do not test the paper's systems",
             "median factor",
         ];
         let papers = self.papers.iter();
@@ -209,8 +209,8 @@ fn chapter(paper: &Reproduction<String>) -> String {
     let counts = Counts::of(&paper.claims);
     let _ = writeln!(out, "\nPrimary set-ups: {}.", counts.primary.told());
     for (name, tally) in [
-        ("Other set-ups", counts.beside),
-        ("Not of the paper's systems", counts.apart),
+        ("Secondary set-ups", counts.beside),
+        ("Claims that do not test the paper's systems", counts.apart),
     ] {
         if tally.all() > 0 {
             let _ = writeln!(out, "\n{name}: {}.", tally.told());

@@ -40,7 +40,7 @@ pub const STACKS: &[Stack] = &[
     },
     Stack {
         name: "raw@zns",
-        help: "block requests, on a zoned drive without gaps between zones",
+        help: "block requests, on a zoned drive whose zones are writable to their end",
     },
     Stack {
         name: "ext4@block",

@@ -7,14 +7,12 @@
 //! changes loses the state again.
 
 use host::BlockDevice;
+pub use report::caution::MOST_WINDOWS;
 use std::cell::Cell;
 use units::SECTOR;
 
 /// Largest difference of amplification between two windows, as a share of the larger one.
 const AGREEMENT: f64 = 0.02;
-/// Windows after which a run repeated until steady gives up. Aged drives need two or three, and
-/// greedy collection of a full drive about ten.
-pub const MOST_WINDOWS: u32 = 32;
 
 /// Counters over the life of a drive: bytes written by hosts and programmed, blocks erased.
 #[derive(Clone, Copy, Default)]

@@ -34,7 +34,7 @@ fn zone(io: &mut Host<TcpStream>, first: u64) -> (u64, bool) {
 
 //= zns 4.1.5
 #[test]
-fn areas_are_announced_with_their_shape() {
+fn random_write_areas_are_reported_with_their_size() {
     let power = Power::new(&with_areas());
     let (mut admin, _io) = power.host();
     let set = Sqe::identify(5, 1).dword(11, 2 << 24);
@@ -50,7 +50,7 @@ fn areas_are_announced_with_their_shape() {
 
 //= zns 3.4.3
 #[test]
-fn an_area_is_written_in_any_order_and_committed_by_command_or_by_what_reaches_past_it() {
+fn random_write_area_is_committed_by_command_or_by_a_write_past_it() {
     let power = Power::new(&with_areas());
     let (mut admin, mut io) = power.host();
     let set = Sqe::identify(5, 1).dword(11, 2 << 24);

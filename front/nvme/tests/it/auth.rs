@@ -1,7 +1,7 @@
 //! In-band authentication: hosts that must authenticate, and rejection of all others.
 //!
-//! The host here has its own reading of the messages, and computes its responses by libraries
-//! alone.
+//! The test host encodes the messages itself and computes responses with cryptographic libraries,
+//! without code of the crate under test.
 
 use crate::host::{HOST, Host, NQN, Sqe, identity};
 use crate::memory::Memory;
@@ -13,13 +13,15 @@ use sha2::{Digest, Sha256, Sha512};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// The keys 01h, 02h, … 20h and, of the drive, 01h, … 30h with a hash function.
+/// Secret of the host: the key 01h, 02h, … 20h, untransformed.
 const HOST_SECRET: &str = "DHHC-1:00:AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyAl7OaH:";
+/// Secret of the drive: the key 01h, 02h, … 30h, to be transformed with SHA-384.
 const DRIVE_SECRET: &str =
     "DHHC-1:02:AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyAhIiMkJSYnKCkqKywtLi8wyg3Bcw==:";
-/// Has to prove itself first.
+/// Status "authentication required".
 const REQUIRED: u16 = 0x191;
 
+/// A subsystem that requires authentication of hosts; it has a secret of its own if `drive`.
 fn gated(drive: bool) -> Rc<Subsystem<Memory>> {
     let secrets = Secrets {
         host: HOST_SECRET.parse().expect("a secret"),
@@ -33,7 +35,7 @@ fn gated(drive: bool) -> Rc<Subsystem<Memory>> {
     Rc::new(Subsystem::new(identity, namespaces))
 }
 
-/// A host at a queue that it has connected to.
+/// A host whose Connect succeeded on one queue and which has yet to authenticate.
 struct Guest {
     host: Host<Local<Memory>>,
     nqn: &'static str,
@@ -51,7 +53,7 @@ impl Guest {
         host.open(0, 0);
         let reply = host.connect_as(HOST, nqn, queue, to, 0);
         assert_eq!(reply.status, 0);
-        assert_eq!(reply.result >> 16, 0b10, "it has to prove itself");
+        assert_eq!(reply.result >> 16, 0b10, "authentication is required");
         Self { host, nqn }
     }
 
@@ -83,14 +85,15 @@ impl Guest {
         self.receive()
     }
 
-    /// Begins to prove itself, for SHA-256 without a group. Gives the status.
+    /// Starts authentication with SHA-256 and no Diffie-Hellman group; returns the status.
     fn begin(&mut self) -> u16 {
         let mut offer = vec![0, 0, 0, 0, 7, 0, 0, 1, 1, 0, 1, 1, 1];
         offer.resize(8 + 64, 0);
         self.send(&offer)
     }
 
-    /// The reply to a challenge for SHA-256 without a group, by this key.
+    /// The reply with `key` to a challenge for SHA-256 without a group. `asks` is the host's own
+    /// challenge to the controller.
     fn reply(&self, challenge: &[u8], key: &[u8], asks: Option<[u8; 32]>) -> Vec<u8> {
         let (value, sequence) = (&challenge[16..48], &challenge[12..16]);
         let parts = [
@@ -136,10 +139,10 @@ fn key() -> Vec<u8> {
     (1..=32).collect()
 }
 
-/// Nothing of it works before: neither properties nor identify.
+/// Properties, Identify and log pages need authentication, on discovery controllers too.
 //= nvme-2.0 8.13
 #[test]
-fn a_host_gets_nothing_before_it_has_proved_itself() {
+fn unauthenticated_host_is_refused_every_command() {
     for nqn in [NQN, DISCOVERY_NQN] {
         let mut guest = Guest::new(&gated(false), nqn, 0, 0xffff);
         let before = [
@@ -166,7 +169,7 @@ fn a_host_gets_nothing_before_it_has_proved_itself() {
 
 //= nvme-2.0 8.13.5
 #[test]
-fn a_host_with_another_secret_is_told_no_and_hung_up_on() {
+fn wrong_secret_fails_authentication_and_drops_the_connection() {
     let mut wrong = key();
     wrong[31] ^= 1;
     let subsystem = gated(false);
@@ -176,12 +179,12 @@ fn a_host_with_another_secret_is_told_no_and_hung_up_on() {
     let mut other = Host::new(Local::new(&subsystem));
     other.open(0, 0);
     let reply = other.connect_as("nqn.2014-08.org.example:other", NQN, 0, 0xffff, 0);
-    assert_eq!(reply.status, 0x184, "who is not named is not asked");
+    assert_eq!(reply.status, 0x184, "a host without a secret is refused");
     assert_eq!(reply.result, 0);
 }
 
 #[test]
-fn every_queue_has_a_challenge_of_its_own() {
+fn response_of_one_queue_does_not_authenticate_another() {
     let subsystem = gated(false);
     let mut admin = Guest::new(&subsystem, NQN, 0, 0xffff);
     let challenge = admin.offer(&[1], &[0]);
@@ -203,10 +206,10 @@ fn every_queue_has_a_challenge_of_its_own() {
     assert_eq!(io.host.call(Sqe::new(2).blocks(0, 1), &[], 4096).status, 0);
 }
 
-/// As Linux does when its secret is written anew.
+/// Linux authenticates again when its secret is replaced.
 //= nvme-2.0 8.13.5
 #[test]
-fn a_host_may_prove_itself_again_and_is_out_if_it_can_not() {
+fn failed_reauthentication_drops_the_connection() {
     let mut guest = Guest::new(&gated(false), NQN, 0, 0xffff);
     assert_eq!(guest.prove(&key())[1], 3);
     assert_eq!(
@@ -217,7 +220,7 @@ fn a_host_may_prove_itself_again_and_is_out_if_it_can_not() {
         0
     );
     let first = guest.offer(&[1], &[0]);
-    assert_eq!(guest.identify(), 0, "it has proved itself before");
+    assert_eq!(guest.identify(), 0, "the host is authenticated already");
     let reply = guest.reply(&first, &key(), None);
     assert_eq!((guest.send(&reply), guest.receive()[1]), (0, 3));
     assert_eq!(guest.identify(), 0);
@@ -229,12 +232,16 @@ fn a_host_may_prove_itself_again_and_is_out_if_it_can_not() {
 
 //= nvme-2.0 8.13.5
 #[test]
-fn the_drive_proves_itself_to_a_host_that_asks() {
+fn mutual_authentication_proves_the_controller_to_the_host() {
     let mut guest = Guest::new(&gated(true), NQN, 0, 0xffff);
     let challenge = guest.offer(&[1], &[0]);
     let reply = guest.reply(&challenge, &key(), Some([5; 32]));
     assert_eq!(guest.send(&reply), 0);
-    assert_eq!(guest.identify(), REQUIRED, "the drive has not yet");
+    assert_eq!(
+        guest.identify(),
+        REQUIRED,
+        "the controller has not authenticated"
+    );
     let success = guest.receive();
     assert_eq!(success[..9], [1, 3, 0, 0, 7, 0, 32, 0, 1]);
     let own: Vec<u8> = (1..=48).collect();
@@ -250,24 +257,20 @@ fn the_drive_proves_itself_to_a_host_that_asks() {
         &[],
     ];
     assert_eq!(success[16..], keyed::<Hmac<Sha256>>(&own, &asked));
-    assert_eq!(
-        guest.identify(),
-        REQUIRED,
-        "the host has not said that it is content"
-    );
+    assert_eq!(guest.identify(), REQUIRED, "the host has not confirmed");
     assert_eq!(
         guest.send(&[1, 4, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
         0
     );
-    assert_eq!(guest.identify(), 0x0c, "let in, and not enabled");
-    // A host that is not content leaves.
+    assert_eq!(guest.identify(), 0x0c, "authenticated, but not enabled");
+    // The host may refuse the controller's response, which ends the connection.
     let mut guest = Guest::new(&gated(true), NQN, 0, 0xffff);
     let challenge = guest.offer(&[1], &[0]);
     let reply = guest.reply(&challenge, &key(), Some([5; 32]));
     assert_eq!((guest.send(&reply), guest.receive()[1]), (0, 3));
     assert_eq!(guest.send(&[0, 0xf0, 0, 0, 7, 0, 1, 1]), 0);
     guest.is_out();
-    // A drive without a secret cannot.
+    // A controller without a secret cannot answer the host's challenge.
     let mut guest = Guest::new(&gated(false), NQN, 0, 0xffff);
     let challenge = guest.offer(&[1], &[0]);
     let reply = guest.reply(&challenge, &key(), Some([5; 32]));
@@ -278,7 +281,7 @@ fn the_drive_proves_itself_to_a_host_that_asks() {
 /// If the host's public number is 2, the group's key equals the drive's public number.
 //= nvme-2.0 8.13.5
 #[test]
-fn the_key_of_a_group_is_part_of_the_challenge() {
+fn response_without_the_diffie_hellman_key_is_rejected() {
     for is_right in [true, false] {
         let mut guest = Guest::new(&gated(false), NQN, 0, 0xffff);
         let challenge = guest.offer(&[1, 3, 2, 9], &[0, 1]);
@@ -317,7 +320,7 @@ fn invalid_message_ends_in_a_failure() {
             guest.receive()
         })
     };
-    assert_eq!(why(&Guest::receive), 7, "nothing is to be read");
+    assert_eq!(why(&Guest::receive), 7, "no message is pending");
     assert_eq!(why(&|guest| guest.offer(&[9], &[0])), 4);
     assert_eq!(why(&|guest| guest.offer(&[1], &[5])), 5);
     assert_eq!(said(vec![0, 0, 0, 0, 7, 0, 1, 1]), 3);
@@ -350,7 +353,7 @@ fn invalid_message_ends_in_a_failure() {
 }
 
 #[test]
-fn hosts_that_prove_nothing_make_room_for_others() {
+fn unauthenticated_connections_make_room_for_new_hosts() {
     let subsystem = gated(false);
     let mut first = Guest::new(&subsystem, NQN, 0, 0xffff);
     assert_eq!(first.prove(&key())[1], 3);
@@ -359,14 +362,14 @@ fn hosts_that_prove_nothing_make_room_for_others() {
         .collect();
     let mut late = Guest::new(&subsystem, NQN, 0, 0xffff);
     assert_eq!(late.prove(&key())[1], 3);
-    assert_eq!(first.identify(), 0x0c, "it is still let in");
+    assert_eq!(first.identify(), 0x0c, "the first host stays authenticated");
     assert_eq!(subsystem.links(), 64);
 }
 
 /// The rate limit admits a burst of authentications, then one at a time; other hosts get a status
 /// that tells them to retry.
 #[test]
-fn hosts_that_prove_nothing_leave_time_to_others() {
+fn authentication_attempts_beyond_the_rate_limit_are_told_to_retry() {
     const INTERRUPTED: u16 = 0x21;
     let subsystem = gated(false);
     let mut first = Guest::new(&subsystem, NQN, 0, 0xffff);
@@ -375,7 +378,7 @@ fn hosts_that_prove_nothing_leave_time_to_others() {
     let begun = (0..10_000).take_while(|_| next() == 0).count();
     assert!((63..10_000).contains(&begun), "{begun}");
     assert_eq!(next(), INTERRUPTED);
-    assert_eq!(first.identify(), 0x0c, "who is in is served");
+    assert_eq!(first.identify(), 0x0c, "authenticated hosts are served");
     // A refused host may authenticate again.
     let mut late = Guest::new(&subsystem, NQN, 0, 0xffff);
     let again = (0..1000).find(|_| {
@@ -398,9 +401,9 @@ enum Message {
     Read,
 }
 
-/// Whatever is said, a host that does not know the secret is not let in.
+/// Random sequences of valid and invalid messages, from a host without the secret.
 #[test]
-fn any_messages_without_the_secret() {
+fn arbitrary_messages_without_the_secret_never_authenticate() {
     bolero::check!()
         .with_iterations(2_000)
         .with_type::<Vec<Message>>()

@@ -178,7 +178,7 @@ proptest! {
 }
 
 #[test]
-fn commands_that_are_not_there_are_refused() {
+fn unsupported_commands_are_refused() {
     let (mut admin, mut io) = drive();
     // Write uncorrectable, reservations, zones, bytes.
     for opcode in [0x04, 0x0d, 0x79, 0x7a, 0x7d, 0x81, 0x82, 0x88, 0xff] {
@@ -200,7 +200,7 @@ fn commands_that_are_not_there_are_refused() {
 }
 
 #[test]
-fn fields_that_are_wrong_are_refused() {
+fn invalid_command_fields_are_refused() {
     let (_admin, mut io) = drive();
     let read = || Sqe::new(2).blocks(0, 1);
     let status = |io: &mut Host<_>, sqe: Sqe, room| io.call(sqe, &[], room).status;
@@ -243,7 +243,7 @@ fn fields_that_are_wrong_are_refused() {
 }
 
 #[test]
-fn a_flush_may_name_every_namespace() {
+fn flush_of_all_namespaces_is_accepted() {
     let (_admin, mut io) = drive();
     for (nsid, status) in [(1, 0), (u32::MAX, 0), (2, 0x0b), (0, 0x0b)] {
         assert_eq!(
@@ -255,7 +255,7 @@ fn a_flush_may_name_every_namespace() {
 }
 
 #[test]
-fn several_namespaces_do_not_know_each_other() {
+fn namespaces_have_separate_contents() {
     let admin = memory(&[1 << 20, 1 << 20]);
     let mut io = queue(&admin, 1, 1);
     for nsid in [1, 2] {

@@ -14,7 +14,7 @@ fn opened(subsystem: &Rc<Subsystem<Memory>>) -> Host<Local<Memory>> {
 }
 
 #[test]
-fn a_host_that_is_not_allowed_gets_nothing() {
+fn host_outside_the_allow_list_is_refused() {
     let allowed = Identity {
         allowed: Allowed::Only([HOST.to_owned()].into()),
         ..identity()
@@ -40,14 +40,14 @@ fn a_host_that_is_not_allowed_gets_nothing() {
 }
 
 #[test]
-fn a_host_without_a_name_is_let_in_where_anyone_is() {
+fn host_without_a_name_connects_if_all_hosts_are_allowed() {
     let subsystem = subsystem(vec![Memory::new(1 << 20)]);
     let reply = opened(&subsystem).connect_as("", NQN, 0, 0xffff, 0);
     assert_eq!(reply.status, 0);
 }
 
 #[test]
-fn nothing_is_answered_before_a_connect() {
+fn command_before_connect_ends_the_connection() {
     let subsystem = subsystem(vec![Memory::new(1 << 20)]);
     for sqe in [Sqe::identify(1, 0), Sqe::new(2).blocks(0, 1)] {
         let mut host = opened(&subsystem);
@@ -75,9 +75,9 @@ fn invalid_connect_names_the_invalid_field() {
     assert_eq!(
         connect(NQN, 0, 7),
         (0x182, 0x1_0010),
-        "a controller is not chosen"
+        "the host cannot choose a controller"
     );
-    assert_eq!(connect(NQN, 1, 7), (0x182, 0x1_0010), "it is not there");
+    assert_eq!(connect(NQN, 1, 7), (0x182, 0x1_0010), "no such controller");
     let mut admin = opened(&subsystem);
     let controller = admin.connect(0, 0xffff).result as u16;
     assert_eq!(connect(NQN, 1, controller).0, 0x0c, "it is not enabled");
@@ -85,7 +85,7 @@ fn invalid_connect_names_the_invalid_field() {
     assert_eq!(
         connect(NQN, 17, controller),
         (0x182, 42),
-        "so many queues are not there"
+        "queue number above the limit"
     );
     assert_eq!(connect(NQN, 0xffff, controller), (0x182, 42));
     let _io = queue(&admin, controller, 1);
@@ -96,13 +96,13 @@ fn invalid_connect_names_the_invalid_field() {
 }
 
 #[test]
-fn a_second_connect_is_refused() {
+fn second_connect_on_a_connection_is_refused() {
     let mut host = memory(&[1 << 20]);
     assert_eq!(host.connect(0, 0xffff).status, 0x0c);
 }
 
 #[test]
-fn the_end_of_a_controller_breaks_its_queues() {
+fn end_of_the_admin_connection_closes_its_io_queues() {
     let mut admin = memory(&[1 << 20]);
     let subsystem = Rc::clone(&admin.wire.subsystem);
     let io = queue(&admin, 1, 1);
@@ -114,7 +114,7 @@ fn the_end_of_a_controller_breaks_its_queues() {
 }
 
 #[test]
-fn disabling_a_controller_breaks_its_queues_and_forgets_what_was_set() {
+fn disabled_controller_closes_its_queues_and_resets_features() {
     let mut admin = memory(&[1 << 20]);
     admin.call(Sqe::new(9).dword(10, 6).dword(11, 0), &[], 0);
     let io = queue(&admin, 1, 1);
@@ -126,7 +126,7 @@ fn disabling_a_controller_breaks_its_queues_and_forgets_what_was_set() {
 }
 
 #[test]
-fn controllers_are_not_without_end() {
+fn connect_beyond_the_controller_limit_is_refused() {
     let subsystem = subsystem(vec![Memory::new(1 << 20)]);
     let mut hosts: Vec<_> = (0..64).map(|_| opened(&subsystem)).collect();
     for host in &mut hosts {
@@ -137,8 +137,8 @@ fn controllers_are_not_without_end() {
     assert_eq!(opened(&subsystem).connect(0, 0xffff).status, 0);
 }
 
-/// A host that promises nothing has two minutes to say something to a controller for discovery,
-/// and for ever to others.
+/// Without a keep-alive timeout in Connect, a discovery controller uses two minutes and an I/O
+/// controller none.
 //= nvme-2.1 3.1.3.3
 #[test]
 fn discovery_controller_always_has_a_keep_alive_timeout() {
@@ -163,7 +163,7 @@ fn discovery_controller_always_has_a_keep_alive_timeout() {
 }
 
 #[test]
-fn properties_are_read_in_their_width() {
+fn property_get_of_the_wrong_width_is_refused() {
     let mut host = memory(&[1 << 20]);
     let capabilities = host.call(Sqe::property_get(0, true), &[], 0);
     // Entries of a queue, less one; contiguous; sets of commands: blocks, and several.
@@ -187,12 +187,12 @@ fn properties_are_read_in_their_width() {
 }
 
 #[test]
-fn an_event_comes_when_another_host_formats() {
+fn format_by_another_host_completes_an_event_request() {
     let mut host = memory(&[1 << 20]);
     let subsystem = Rc::clone(&host.wire.subsystem);
     let mut other = Host::new(Local::new(&subsystem));
     other.begin();
-    // Changes of namespaces are wanted.
+    // Enable notices of namespace changes.
     host.call(Sqe::new(9).dword(10, 0x0b).dword(11, 1 << 8), &[], 0);
     let name = host.post(Sqe::new(0x0c), &[], 0);
     assert_eq!(host.unit(), None);
@@ -200,7 +200,7 @@ fn an_event_comes_when_another_host_formats() {
     assert_eq!(host.reap(name, &[]).result, 0x04_0002);
     let changed = host.call(Sqe::log(4, 4096), &[], 4096).data;
     assert_eq!(changed[..8], [1, 0, 0, 0, 0, 0, 0, 0]);
-    // A request that nothing happened to can be taken back.
+    // A pending event request can be aborted.
     let name = host.post(Sqe::new(0x0c), &[], 0);
     let abort = host.post(Sqe::new(8).dword(10, u32::from(name) << 16), &[], 0);
     assert_eq!(host.reap(name, &[]).status, 0x07);
@@ -211,13 +211,13 @@ fn an_event_comes_when_another_host_formats() {
 
 //= nvme-2.1 5.1.2
 #[test]
-fn an_event_comes_when_nothing_can_be_written_any_more() {
+fn worn_drive_completes_the_event_request_of_its_subscriber() {
     let mut host = memory(&[1 << 20]);
     let subsystem = Rc::clone(&host.wire.subsystem);
     let mut io = queue(&host, 1, 1);
     let mut other = Host::new(Local::new(&subsystem));
     other.begin();
-    // The warning is wanted by one of them, and is no notice that is announced.
+    // Only `host` enables the critical warning, which Identify does not list as a notice.
     host.call(Sqe::new(9).dword(10, 0x0b).dword(11, 1 << 3), &[], 0);
     let page = host.call(Sqe::identify(1, 0), &[], 4096).data;
     assert_eq!(page[92..96], [0, 1, 0, 0]);
@@ -231,8 +231,8 @@ fn an_event_comes_when_nothing_can_be_written_any_more() {
         );
     }
     assert_eq!(host.reap(name, &[]).result, 0x02_0001);
-    assert_eq!(other.unit(), None, "it did not want to know");
-    // It is told again once the page on health was read.
+    assert_eq!(other.unit(), None, "it has not enabled the warning");
+    // Reading the health log re-arms the warning.
     let next = host.post(Sqe::new(0x0c), &[], 0);
     assert_eq!(host.unit(), None);
     let health = host.call(Sqe::log(2, 512), &[], 512);

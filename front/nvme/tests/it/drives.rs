@@ -1,4 +1,4 @@
-//! Simulated drives of each kind, through sockets.
+//! NVMe/TCP on simulated drives of each interface, over sockets.
 
 use crate::host::{Host, Reply, Sqe, identity};
 use crate::wire::dial;
@@ -73,13 +73,13 @@ impl Power {
         &self.running.as_ref().expect("it has power").1
     }
 
-    /// Gives its power back, after a cut.
+    /// Restores power after a cut.
     pub(crate) fn cut(&mut self) {
         self.off();
         self.on();
     }
 
-    /// An admin queue and one of I/O.
+    /// A connected admin queue and I/O queue.
     pub(crate) fn host(&self) -> (Host<TcpStream>, Host<TcpStream>) {
         let (_, _, target) = self.running.as_ref().expect("it has power");
         let mut admin = Host::new(dial(target.address()));
@@ -126,7 +126,7 @@ fn drive_keeps_written_data_over_a_power_cycle() {
 }
 
 #[test]
-fn forced_writes_and_small_blocks_work_too() {
+fn writes_with_fua_and_512_byte_blocks_are_read_back() {
     let power = Power::new(&config("block"));
     let (mut admin, mut io) = power.host();
     assert_eq!(
@@ -152,7 +152,7 @@ enum Step {
     Append(u8),
 }
 
-/// A zone as the rules of the drive have it.
+/// Expected state of a zone.
 #[derive(Clone, Copy)]
 struct Zone {
     state: ZoneState,
@@ -226,7 +226,7 @@ fn steps() -> impl Strategy<Value = Vec<(u8, Step)>> {
 
 //= zns 3.4.3
 #[test]
-fn zones_go_by_the_rules_of_the_drive() {
+fn zones_follow_the_zone_state_model() {
     let power = Power::new(&config("zns"));
     let (mut admin, mut io) = power.host();
     let set = admin
@@ -322,7 +322,7 @@ fn carry_out(
     }
 }
 
-/// Descriptors from a block on, those of a state only.
+/// Zone descriptors from a block on, only of zones in the given state.
 pub(crate) fn report(io: &mut Host<TcpStream>, first: u64, filter: u32) -> Vec<u8> {
     let sqe = Sqe::new(0x7a).nsid(1).put(40, &first.to_le_bytes());
     let sqe = sqe.dword(12, 1023).dword(13, filter << 8);
@@ -333,7 +333,7 @@ pub(crate) fn report(io: &mut Host<TcpStream>, first: u64, filter: u32) -> Vec<u
 
 //= zns 3.4.2
 #[test]
-fn zones_are_reported_from_a_block_on_by_state_and_as_far_as_there_is_room() {
+fn zone_report_starts_at_a_block_and_filters_by_state() {
     let power = Power::new(&config("zns"));
     let (mut admin, mut io) = power.host();
     let set = admin
@@ -355,7 +355,7 @@ fn zones_are_reported_from_a_block_on_by_state_and_as_far_as_there_is_room() {
         (word(&behind, 0), word(&behind, 64 + 16)),
         (all - 2, 2 * size)
     );
-    // Room for one descriptor: all are counted, unless those told are.
+    // Room for one descriptor: the count covers all zones, or with "partial" those returned.
     for (partial, count) in [(0, all), (1 << 16, 1)] {
         let sqe = Sqe::new(0x7a).nsid(1).dword(12, 31).dword(13, partial);
         assert_eq!(word(&io.call(sqe, &[], 128).data, 0), count);
@@ -370,7 +370,7 @@ fn zones_are_reported_from_a_block_on_by_state_and_as_far_as_there_is_room() {
 }
 
 #[test]
-fn conventional_zones_are_a_namespace_of_their_own() {
+fn conventional_zones_have_a_separate_namespace() {
     let zoned = config("zns").with_conventional(1).expect("it fits");
     let power = Power::new(&zoned);
     let (mut admin, mut io) = power.host();
@@ -387,14 +387,14 @@ fn conventional_zones_are_a_namespace_of_their_own() {
             .expect("five")
     });
     assert_eq!(sets, [0, 2]);
-    // Blocks of the first anywhere, of the second from the start of its first zone on.
+    // Namespace 1 (conventional) is written anywhere, namespace 2 from its first zone's start.
     for (nsid, first) in [(1, 5), (2, 0)] {
         let at = Sqe::new(1).blocks(first, 1).nsid(nsid);
         assert_eq!(io.call(at, &[nsid as u8; BLOCK], 0).status, 0);
         let read = Sqe::new(2).blocks(first, 1).nsid(nsid);
         assert_eq!(io.call(read, &[], BLOCK).data, [nsid as u8; BLOCK]);
     }
-    // The blocks can be made uncorrectable, and those in zones not.
+    // Write Uncorrectable works on conventional blocks, not in zones.
     for (nsid, said, found) in [(1, 0, [0, 0x281, 0]), (2, 0x01, [0; 3])] {
         let spoil = Sqe::new(4).blocks(6, 1).nsid(nsid);
         assert_eq!(io.call(spoil, &[], 0).status, said);
@@ -410,7 +410,7 @@ fn conventional_zones_are_a_namespace_of_their_own() {
     assert_eq!(io.call(report.nsid(1), &[], 128).status, 0x01);
 }
 
-/// Blocks that the unit of a handle still takes.
+/// Remaining blocks of a handle's reclaim unit.
 fn writable(io: &mut Host<TcpStream>, handle: usize) -> u64 {
     let status = Sqe::new(0x12).nsid(1).dword(10, 1).dword(11, 67);
     word(&io.call(status, &[], 272).data, 16 + handle * 32 + 8)
@@ -418,7 +418,7 @@ fn writable(io: &mut Host<TcpStream>, handle: usize) -> u64 {
 
 //= nvme-2.1 8.1.10
 #[test]
-fn placement_handles_are_told_of_written_by_and_renewed() {
+fn placement_handles_are_reported_written_through_and_updated() {
     let power = Power::new(&config("fdp"));
     let (mut admin, mut io) = power.host();
     let group = |page, len| Sqe::log(page, len).dword(11, 1 << 16);
@@ -474,7 +474,7 @@ fn placement_handles_are_told_of_written_by_and_renewed() {
 
 //= nvme-2.1 8.1.8.3
 #[test]
-fn streams_are_opened_by_writes_and_released() {
+fn streams_open_on_write_and_close_on_release() {
     let power = Power::new(&config("streams"));
     let (mut admin, mut io) = power.host();
     let receive = |operation: u32, len: u32| {
@@ -505,7 +505,7 @@ fn streams_are_opened_by_writes_and_released() {
 
 //= bytefs 4.4
 #[test]
-fn bytes_are_stored_loaded_and_committed() {
+fn stored_bytes_are_loaded_and_committed() {
     let mut emulator = config("bytefs-emulator");
     emulator.flash.keep_contents = true;
     let power = Power::new(&emulator);

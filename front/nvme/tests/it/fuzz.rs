@@ -22,7 +22,7 @@ fn is_well(admin: &mut Host<Local<Memory>>) {
 }
 
 #[test]
-fn any_bytes_on_a_new_connection() {
+fn arbitrary_bytes_on_a_new_connection_do_no_harm() {
     bolero::check!()
         .with_iterations(20_000)
         .for_each(|bytes: &[u8]| {
@@ -122,7 +122,7 @@ fn send(host: &mut Host<Local<Memory>>, sent: &Sent) {
 }
 
 #[test]
-fn any_units_on_any_queue() {
+fn arbitrary_pdus_on_any_queue_do_no_harm() {
     bolero::check!()
         .with_type::<Vec<Sent>>()
         .with_iterations(3_000)
@@ -142,7 +142,7 @@ fn any_units_on_any_queue() {
 }
 
 #[test]
-fn a_connection_may_break_at_any_byte() {
+fn connection_broken_at_any_byte_leaves_no_queue() {
     let script = |host: &mut Host<Local<Memory>>| {
         let name = host.post(Sqe::new(1).blocks(0, 3), &[5; 3 * 4096], 0);
         host.reap(name, &[5; 3 * 4096]);
@@ -182,7 +182,7 @@ fn a_connection_may_break_at_any_byte() {
 
 /// Large commands with colliding identifiers, completed at arbitrary times.
 #[test]
-fn large_commands_of_any_names_keep_to_the_bound() {
+fn large_commands_with_any_identifiers_keep_to_the_memory_limit() {
     bolero::check!()
         .with_type::<Vec<(u8, u8, u8)>>()
         .with_iterations(300)

@@ -62,7 +62,7 @@ fn identify_controller_has_the_expected_fields() {
 
 //= nvme-nvm 4.1.5.1
 #[test]
-fn a_namespace_says_how_large_it_is() {
+fn identify_namespace_reports_its_size() {
     let mut host = memory(&[1 << 20, 2 << 20]);
     for (nsid, bytes) in [(1, 1_u64 << 20), (2, 2 << 20)] {
         let page = host.call(Sqe::identify(0, nsid), &[], 4096).data;
@@ -81,7 +81,7 @@ fn a_namespace_says_how_large_it_is() {
 }
 
 #[test]
-fn lists_name_what_is_behind_a_number() {
+fn identifier_lists_start_after_a_given_number() {
     let mut host = memory(&[1 << 20, 1 << 20, 1 << 20]);
     let mut list = |sqe: Sqe| {
         let reply = host.call(sqe, &[], 4096);
@@ -113,7 +113,7 @@ fn lists_name_what_is_behind_a_number() {
 
 //= nvme-2.1 5.1.13.2.3
 #[test]
-fn descriptors_follow_each_other() {
+fn namespace_descriptors_are_packed_in_order() {
     let mut host = memory(&[1 << 20]);
     let page = host.call(Sqe::identify(3, 1), &[], 4096).data;
     let (mut at, mut found) = (0, Vec::new());
@@ -127,7 +127,7 @@ fn descriptors_follow_each_other() {
 }
 
 #[test]
-fn log_pages_are_read_in_parts_and_as_long_as_they_are_asked_for() {
+fn log_pages_are_read_at_any_offset_and_length() {
     let mut host = memory(&[1 << 20]);
     let pages = host.call(Sqe::log(0, 1024), &[], 1024).data;
     let known: Vec<usize> = (0..256).filter(|n| pages[n * 4] & 1 == 1).collect();
@@ -159,7 +159,7 @@ fn log_pages_are_read_in_parts_and_as_long_as_they_are_asked_for() {
 }
 
 #[test]
-fn errors_are_kept_newest_first() {
+fn error_log_lists_the_newest_error_first() {
     let mut host = memory(&[1 << 20]);
     let cids: Vec<u16> = [Sqe::new(0x55), Sqe::identify(0x77, 0)]
         .map(|sqe| host.call(sqe, &[], 0).cid)
@@ -178,7 +178,7 @@ fn errors_are_kept_newest_first() {
 }
 
 #[test]
-fn features_are_set_and_got() {
+fn features_return_the_values_set() {
     let mut host = memory(&[1 << 20]);
     let mut feature = |opcode: u8, id: u32, value: u32, data: &[u8], room: usize| {
         host.call(Sqe::new(opcode).dword(10, id).dword(11, value), data, room)
@@ -220,7 +220,7 @@ fn features_are_set_and_got() {
 
 //= nvme-2.1 5.1.12.3.1
 #[test]
-fn a_discovery_controller_tells_where_the_subsystem_is_and_nothing_else() {
+fn discovery_controller_reports_only_the_subsystem_address() {
     let subsystem = subsystem(vec![Memory::new(1 << 20)]);
     let mut host = Host::new(Local::new(&subsystem));
     host.open(0, 0);

@@ -140,7 +140,7 @@ fn incomplete_capsule_delays_no_other_host() {
 }
 
 #[test]
-fn what_is_under_way_is_carried_out_when_its_host_has_gone() {
+fn command_in_flight_is_executed_after_its_host_has_gone() {
     let served = serve_slow(Pace::Free, Ns::ms(300));
     let writing = |subsystem: Rc<Subsystem<Memory>>| async move {
         Arc::clone(&subsystem.namespaces()[0].backend().writing)
@@ -169,7 +169,7 @@ fn what_is_under_way_is_carried_out_when_its_host_has_gone() {
 }
 
 #[test]
-fn a_mistake_is_told_before_the_connection_ends() {
+fn termination_request_arrives_before_the_connection_closes() {
     let served = serve(&[1 << 20]);
     let mut admin = Host::new(dial(served.address));
     admin.begin();
@@ -197,7 +197,7 @@ fn stopped_target_accepts_no_host_and_keeps_connected_ones() {
 }
 
 #[test]
-fn how_late_answers_are_is_known_of_commands_that_come_through_sockets() {
+fn lateness_is_recorded_for_commands_from_sockets() {
     let served = serve_slow(Pace::Wall, Ns::ms(5));
     let mut admin = Host::new(dial(served.address));
     let controller = admin.begin();

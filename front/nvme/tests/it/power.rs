@@ -14,7 +14,7 @@ const BLOCK: u64 = 4096;
 
 /// A cut is no error that a host hears of: its connection breaks, with commands under way.
 #[test]
-fn a_cut_breaks_connections_and_answers_nothing() {
+fn power_cut_drops_connections_without_completions() {
     for protected in [false, true] {
         let mut config = config("block");
         config.controller.power_loss_protection = protected;
@@ -38,7 +38,7 @@ fn a_cut_breaks_connections_and_answers_nothing() {
 }
 
 #[test]
-fn injected_faults_are_heard_of() {
+fn injected_faults_are_reported_to_hosts() {
     for preset in ["block", "zns"] {
         let power = Power::new(&config(preset));
         let (_admin, mut io) = power.host();
@@ -78,7 +78,7 @@ fn inject(power: &Power, fault: Injected) {
 /// A partial write of a sector by another front is a read-modify-write. It must merge into the
 /// current contents, not into those before a concurrent write.
 #[test]
-fn two_fronts_do_not_take_back_what_the_other_wrote() {
+fn partial_writes_of_two_fronts_keep_each_others_data() {
     let power = Power::new(&config("block"));
     let wrong = power.handle().ask(|subsystem| async move {
         let device = subsystem.device();
@@ -109,7 +109,7 @@ fn two_fronts_do_not_take_back_what_the_other_wrote() {
 
 /// Memory that commands need besides their data has one limit for all of them.
 #[test]
-fn commands_that_keep_data_wait_for_one_another() {
+fn commands_that_hold_memory_wait_for_each_other() {
     let power = Power::new(&config("block"));
     let waited = power.handle().ask(|subsystem| async move {
         let backend = subsystem.namespaces()[0].backend();
@@ -124,7 +124,7 @@ fn commands_that_keep_data_wait_for_one_another() {
 
 /// Two namespaces of one drive have one history.
 #[test]
-fn namespaces_of_one_drive_do_not_count_it_twice() {
+fn namespaces_of_one_drive_share_its_counters() {
     let config = config("zns").with_conventional(1).expect("it fits");
     let power = Power::new(&config);
     let (mut admin, mut io) = power.host();

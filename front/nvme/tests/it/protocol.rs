@@ -1,4 +1,4 @@
-//! The protocol: units, digests, order, and mistakes of hosts.
+//! NVMe/TCP: PDUs, digests, queue order, flow control, and invalid input of hosts.
 
 use crate::host::{HOST, Host, NQN, Sqe, Unit, memory, queue, subsystem};
 use crate::memory::Memory;
@@ -11,7 +11,8 @@ fn drive() -> (Host<Local<Memory>>, Host<Local<Memory>>) {
     (admin, io)
 }
 
-/// A queue that was opened with digests and alignment.
+/// An enabled admin queue whose connection was opened with `digests` (bit 0: header, bit 1: data)
+/// and data `alignment`.
 fn opened(digests: u8, alignment: u8) -> Host<Local<Memory>> {
     let subsystem = subsystem(vec![Memory::new(4 << 20)]);
     let mut host = Host::new(Local::new(&subsystem));
@@ -23,7 +24,7 @@ fn opened(digests: u8, alignment: u8) -> Host<Local<Memory>> {
 
 //= nvme-tcp 1
 #[test]
-fn any_digests_and_any_alignment_carry_any_length() {
+fn data_of_any_length_arrive_with_any_digests_and_alignment() {
     for digests in 0..4 {
         for alignment in [0, 1, 7, 31] {
             let mut admin = opened(digests, alignment);
@@ -43,7 +44,7 @@ fn any_digests_and_any_alignment_carry_any_length() {
 }
 
 #[test]
-fn bytes_come_in_pieces_of_any_size() {
+fn pdu_split_into_any_pieces_is_reassembled() {
     struct Trickle(Local<Memory>, usize);
     impl Wire for Trickle {
         fn send(&mut self, bytes: &[u8]) {
@@ -69,10 +70,10 @@ fn bytes_come_in_pieces_of_any_size() {
     }
 }
 
-/// The host is told which header was wrong, however it has come.
+/// The termination request quotes the header with the wrong digest, however its bytes are split.
 //= nvme-tcp 6
 #[test]
-fn the_end_has_the_header_in_which_the_mistake_was() {
+fn termination_request_contains_the_invalid_header() {
     for piece in [1, 9, 76, 1000] {
         let mut host = opened(1, 0);
         let mut head = pdu::header(Kind::Command);
@@ -81,7 +82,7 @@ fn the_end_has_the_header_in_which_the_mistake_was() {
         head.copy_from_slice(&unit[..72]);
         unit[75] ^= 1;
         unit.chunks(piece).for_each(|piece| host.wire.send(piece));
-        let end = host.wire.receive().expect("the end");
+        let end = host.wire.receive().expect("a termination request");
         let len = 24 + head.len();
         assert_eq!((end[0], end[4], end.len()), (0x03, len as u8, len));
         assert_eq!(end[24..], head);
@@ -90,7 +91,7 @@ fn the_end_has_the_header_in_which_the_mistake_was() {
 
 //= nvme-2.1 4.2
 #[test]
-fn completions_say_how_far_entries_were_taken() {
+fn completions_report_the_submission_queue_head() {
     let (_admin, mut io) = drive();
     // The Connect was the first of 32 entries.
     let heads: Vec<u16> = (0..40)
@@ -100,10 +101,11 @@ fn completions_say_how_far_entries_were_taken() {
     assert_eq!(heads, expected);
 }
 
-/// A controller agrees by a head of FFFFh, and says nothing of heads from then on.
+/// The controller agrees with a head of FFFFh in the reply to Connect; later completions have a
+/// head of 0.
 //= nvme-2.1 6.3
 #[test]
-fn a_host_may_do_without_flow_control() {
+fn connect_without_flow_control_disables_submission_queue_heads() {
     let (admin, _io) = drive();
     for (attributes, said, then) in [(0, 1, [2, 3]), (1 << 2, 0xffff, [0, 0])] {
         let mut io = Host::new(Local::new(&admin.wire.subsystem));
@@ -117,7 +119,7 @@ fn a_host_may_do_without_flow_control() {
 }
 
 #[test]
-fn damaged_data_fail_their_command_and_a_damaged_header_the_connection() {
+fn data_digest_error_fails_the_command_and_header_digest_error_the_connection() {
     let mut admin = opened(3, 0);
     let mut bytes = Vec::new();
     let mut head = pdu::header(Kind::Command);
@@ -143,7 +145,7 @@ fn damaged_data_fail_their_command_and_a_damaged_header_the_connection() {
     assert!(admin.wire.connection.is_over());
 }
 
-/// Changes one unit, and gives how the connection ends: reason and detail.
+/// Sends a PDU of this kind after `change`; returns reason and detail of the termination request.
 fn ends(kind: Kind, change: impl Fn(&mut Vec<u8>)) -> (u16, u32) {
     let (_admin, mut io) = drive();
     let mut unit = pdu::header(kind);
@@ -174,14 +176,14 @@ fn ends(kind: Kind, change: impl Fn(&mut Vec<u8>)) -> (u16, u32) {
 
 //= nvme-tcp 6
 #[test]
-fn mistakes_end_the_connection_with_their_reason() {
+fn invalid_pdu_ends_the_connection_with_its_reason() {
     let at = |at: usize, value: u8| move |unit: &mut Vec<u8>| unit[at] = value;
     assert_eq!(ends(Kind::Command, at(0, 0x33)), (1, 0), "no such kind");
     assert_eq!(ends(Kind::Command, at(0, 0x05)), (2, 0), "not from a host");
     assert_eq!(
         ends(Kind::Command, at(1, 1)),
         (1, 1),
-        "a digest that was not agreed on"
+        "a digest that was not negotiated"
     );
     assert_eq!(
         ends(Kind::Command, at(2, 71)),
@@ -191,7 +193,7 @@ fn mistakes_end_the_connection_with_their_reason() {
     assert_eq!(
         ends(Kind::Command, at(5, 0xff)),
         (1, 3),
-        "data that begin nowhere"
+        "data offset outside the PDU"
     );
     assert_eq!(ends(Kind::OpenRequest, |_| ()), (2, 0), "opened twice");
     let long = |unit: &mut Vec<u8>| {
@@ -217,7 +219,11 @@ fn mistakes_end_the_connection_with_their_reason() {
         (1, 8),
         "of another command"
     );
-    assert_eq!(ends(Kind::HostData, at(10, 0xee)), (1, 10), "nobody asked");
+    assert_eq!(
+        ends(Kind::HostData, at(10, 0xee)),
+        (1, 10),
+        "unknown transfer tag"
+    );
     assert_eq!(
         ends(Kind::HostData, at(1, pdu::LAST)),
         (1, 1),
@@ -230,7 +236,7 @@ mod pdu_field {
 }
 
 #[test]
-fn more_data_than_were_asked_for_end_the_connection() {
+fn data_beyond_the_requested_length_end_the_connection() {
     let (_admin, mut io) = drive();
     io.post(Sqe::new(1).blocks(0, 3), &[0; 3 * 4096], 0);
     let Some(Unit::Ready { cid, tag, .. }) = io.unit() else {
@@ -241,7 +247,7 @@ fn more_data_than_were_asked_for_end_the_connection() {
 }
 
 #[test]
-fn versions_and_digests_that_are_not_known_are_refused() {
+fn unknown_versions_and_digests_are_refused() {
     for (at, value, end) in [(8, 1, (6, 8)), (10, 32, (1, 10)), (11, 4, (1, 11))] {
         let subsystem = subsystem(vec![Memory::new(1 << 20)]);
         let mut host = Host::new(Local::new(&subsystem));
@@ -249,14 +255,14 @@ fn versions_and_digests_that_are_not_known_are_refused() {
         open[at] = value;
         host.wire.send(&open);
         let Some(Unit::End { reason, detail }) = host.unit() else {
-            panic!("it ends");
+            panic!("a termination request");
         };
         assert_eq!((reason, detail), end);
     }
 }
 
 #[test]
-fn data_in_a_capsule_must_be_in_it() {
+fn in_capsule_data_outside_the_capsule_are_refused() {
     let (_admin, mut io) = drive();
     let cases = [
         (Sqe::new(1).blocks(0, 1).sgl(1, 4096, 1), 0x16),
@@ -277,7 +283,7 @@ fn data_in_a_capsule_must_be_in_it() {
 }
 
 #[test]
-fn two_commands_may_not_have_one_name() {
+fn command_with_an_identifier_in_use_is_refused() {
     let (_admin, mut io) = drive();
     io.wire.holds = true;
     let flush = Sqe::new(0).nsid(1).put(2, &5_u16.to_le_bytes());
@@ -290,7 +296,7 @@ fn two_commands_may_not_have_one_name() {
 }
 
 #[test]
-fn more_commands_than_entries_end_the_connection() {
+fn commands_beyond_the_queue_depth_end_the_connection() {
     let (_admin, mut io) = drive();
     io.wire.holds = true;
     for _ in 0..64 {
@@ -302,12 +308,12 @@ fn more_commands_than_entries_end_the_connection() {
 }
 
 #[test]
-fn data_wait_until_there_is_room_for_them() {
+fn read_data_wait_for_room_in_the_send_buffer() {
     let (_admin, mut io) = drive();
     let names: Vec<u16> = (0..6)
         .map(|_| io.post(Sqe::new(2).blocks(0, 256), &[], 1 << 20))
         .collect();
-    // At most four answers of 1 MiB may wait; the host has read none yet.
+    // At most four responses of 1 MiB may wait; the host has read none yet.
     assert_eq!(io.wire.connection.unsent(), 4 * (24 + (1 << 20) + 24));
     io.wire.output();
     for name in &names[4..] {
@@ -316,14 +322,14 @@ fn data_wait_until_there_is_room_for_them() {
 }
 
 #[test]
-fn a_queue_that_is_left_is_over_once_that_is_said() {
+fn disconnect_ends_an_io_queue_and_is_refused_on_the_admin_queue() {
     let (mut admin, mut io) = drive();
     assert_eq!(io.call(Sqe::fabrics(8), &[], 0).status, 0);
     assert!(io.wire.connection.is_over());
     assert_eq!(
         admin.call(Sqe::fabrics(8), &[], 0).status,
         0x101,
-        "not the one for admin"
+        "refused on the admin queue"
     );
     assert_eq!(admin.call(Sqe::new(0x18), &[], 0).status, 0);
 }
@@ -331,7 +337,7 @@ fn a_queue_that_is_left_is_over_once_that_is_said() {
 /// A command with an identifier in use is refused; the command that uses it stays charged.
 //= nvme-2.1 4.2.3.1
 #[test]
-fn duplicate_identifier_releases_nothing_of_its_holder() {
+fn duplicate_identifier_keeps_the_memory_charged_to_its_holder() {
     let (_admin, mut io) = drive();
     io.wire.holds = true;
     let read = || Sqe::new(2).blocks(0, 256);
@@ -341,7 +347,7 @@ fn duplicate_identifier_releases_nothing_of_its_holder() {
         panic!("it is answered");
     };
     assert_eq!((refused.cid, refused.status), (names[0], 3));
-    // Four MiB wait: a fifth has no room until one of them has left.
+    // 4 MiB are reserved: a fifth read gets no room until one of them was sent.
     let last = io.post(read(), &[], 1 << 20);
     io.wire.work();
     assert_eq!(io.wire.held.len(), 4);
@@ -353,7 +359,7 @@ fn duplicate_identifier_releases_nothing_of_its_holder() {
 
 /// Commands that need memory besides their own data reserve it from the backend.
 #[test]
-fn copies_and_checks_ask_for_the_memory_that_they_take() {
+fn copy_and_verify_reserve_their_buffers() {
     let (admin, mut io) = drive();
     let kept = || admin.wire.subsystem.namespaces()[0].backend().kept.take();
     let mut source = [0; 32];
@@ -367,7 +373,7 @@ fn copies_and_checks_ask_for_the_memory_that_they_take() {
 
 //= nvme-2.1 5.1.25.1.7
 #[test]
-fn a_time_that_was_set_goes_on() {
+fn timestamp_set_by_a_host_advances_with_the_clock() {
     let (mut admin, _io) = drive();
     let time = |admin: &mut Host<Local<Memory>>| {
         let time = admin.call(Sqe::new(0x0a).dword(10, 0x0e), &[], 8).data;
@@ -384,13 +390,13 @@ fn a_time_that_was_set_goes_on() {
     assert_eq!(
         time(&mut admin),
         (now + 2) | (1 << 49),
-        "and a host has set it"
+        "the origin bit says that a host set it"
     );
 }
 
 //= nvme-2.1 6.3
 #[test]
-fn keep_alive_timeout_is_that_of_the_connect() {
+fn keep_alive_timeout_of_connect_survives_a_controller_reset() {
     let subsystem = subsystem(vec![Memory::new(4 << 20)]);
     let mut admin = Host::new(Local::new(&subsystem));
     admin.open(0, 0);
@@ -403,10 +409,10 @@ fn keep_alive_timeout_is_that_of_the_connect() {
     }
 }
 
-/// A host without a queue can make the controller hold no more data than a Connect has.
+/// Before Connect, a host cannot make the controller buffer more data than a Connect has.
 //= nvme-2.1 6.3
 #[test]
-fn a_connect_has_as_much_data_as_a_connect_needs() {
+fn connect_with_more_data_than_defined_is_refused() {
     for len in [1025, 1 << 20] {
         let subsystem = subsystem(vec![Memory::new(1 << 20)]);
         let mut host = Host::new(Local::new(&subsystem));

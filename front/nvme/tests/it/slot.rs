@@ -1,4 +1,4 @@
-//! A drive in a machine, through a real socket.
+//! The drive as a PCIe device of a virtual machine, over vfio-user on a real socket.
 
 use crate::guest::{ADMIN_ENTRIES, BASE, DATA, Guest, MEMORY, map_body, prp};
 use crate::host::Sqe;
@@ -18,7 +18,7 @@ pub(crate) struct Slot {
     drive: Alive,
     server: Option<Server>,
     pub(crate) path: PathBuf,
-    /// Writes that are under way.
+    /// Number of writes in flight.
     writing: Arc<AtomicUsize>,
     _dir: tempfile::TempDir,
 }
@@ -93,7 +93,7 @@ fn machine_finds_the_drive_and_its_driver_identifies_it() {
     guest.enable();
     let identify = prp(Sqe::identify(1, 0), DATA + 0x800, DATA + 0x3000);
     assert_eq!(guest.call(0, identify).status, 0);
-    // It goes over the end of a page, and on in another one.
+    // The data start in the middle of one page and continue in another.
     let mut page = guest.load(DATA + 0x800, 0x800);
     page.extend(guest.load(DATA + 0x3000, 0x800));
     assert_eq!(text(&page[4..24]), "SERIAL");
@@ -107,7 +107,7 @@ fn machine_finds_the_drive_and_its_driver_identifies_it() {
     );
 }
 
-/// Numbers that look like chance, and are the same each time.
+/// Endless pseudo-random numbers of 31 bits from `seed`.
 pub(crate) fn numbers(seed: u64) -> impl Iterator<Item = u64> {
     let mut state = seed;
     std::iter::from_fn(move || {
@@ -118,8 +118,8 @@ pub(crate) fn numbers(seed: u64) -> impl Iterator<Item = u64> {
     })
 }
 
-/// The command with `len` bytes of data in pages of no order, the first from an offset
-/// on. Gives the pieces.
+/// The command `sqe` with PRPs for `len` bytes of data in scattered pages, the first at an offset;
+/// and the address and length of each piece.
 fn scattered(guest: &Guest, sqe: Sqe, len: u64, seed: u64) -> (Sqe, Vec<(u64, u64)>) {
     let mut random = numbers(seed);
     let mut free: Vec<u64> = (0..600)
@@ -140,7 +140,7 @@ fn scattered(guest: &Guest, sqe: Sqe, len: u64, seed: u64) -> (Sqe, Vec<(u64, u6
         [] => 0,
         [only] => only.0,
         rest => {
-            // The list begins near the end of its page, and goes on in the next.
+            // The PRP list begins near the end of its page; a long one continues in the next.
             let list = DATA + 0x1000 - (seed % 8 + 2) * 8;
             let room = (DATA + 0x1000 - list) as usize / 8;
             let pages: Vec<u64> = rest.iter().map(|piece| piece.0).collect();
@@ -203,7 +203,7 @@ fn guest_reads_its_writes_with_pages_anywhere_in_memory() {
 
 //= nvme-2.1 4.3.2
 #[test]
-fn data_may_be_described_by_segments() {
+fn sgl_segments_describe_scattered_data() {
     let slot = serve();
     let mut guest = Guest::booted(&slot.path);
     let queue = guest.make_queue(8);
@@ -231,7 +231,7 @@ fn data_may_be_described_by_segments() {
 }
 
 #[test]
-fn many_commands_are_under_way_and_every_one_is_answered_once() {
+fn concurrent_commands_complete_exactly_once() {
     let slot = served(Pace::Wall, Ns::ms(2));
     let mut guest = Guest::booted(&slot.path);
     let queues = [guest.make_queue(8), guest.make_queue(32)];
@@ -264,7 +264,7 @@ fn many_commands_are_under_way_and_every_one_is_answered_once() {
 
 //= nvme-2.1 3.7.2
 #[test]
-fn a_reset_is_complete_when_nothing_from_before_is_under_way() {
+fn controller_reset_waits_for_writes_in_flight() {
     let slot = served(Pace::Wall, Ns::ms(60));
     let mut guest = Guest::booted(&slot.path);
     let queue = guest.make_queue(32);
@@ -273,7 +273,7 @@ fn a_reset_is_complete_when_nothing_from_before_is_under_way() {
         for block in 0..20 {
             guest.post(queue, prp(Sqe::new(1).blocks(block, 1), DATA, 0));
         }
-        // A request for events waits too.
+        // An event request is pending too.
         guest.post(0, Sqe::new(0x0c));
         guest.ring(0);
         guest.ring(queue);
@@ -284,8 +284,12 @@ fn a_reset_is_complete_when_nothing_from_before_is_under_way() {
         assert_eq!(guest.register(0x1c) & 1, 1, "writes are under way");
         guest.await_state(0);
         assert_eq!(slot.writing.load(Ordering::SeqCst), 0, "turn {turn}");
-        assert_eq!(guest.completion(queue), None, "nobody is told any more");
-        assert_eq!(slot.drive.links(), 1, "queues are gone");
+        assert_eq!(
+            guest.completion(queue),
+            None,
+            "no completion after the reset"
+        );
+        assert_eq!(slot.drive.links(), 1, "only the admin queue is left");
         guest.enable();
         assert_eq!(guest.make_queue(32), queue);
     }
@@ -297,12 +301,12 @@ fn a_reset_is_complete_when_nothing_from_before_is_under_way() {
     );
     assert!(
         guest.load(DATA, 4096) == [3; 4096],
-        "what was written is there"
+        "written data survive the resets"
     );
 }
 
 #[test]
-fn a_machine_that_is_reset_finds_the_drive_as_after_power_on() {
+fn device_reset_restores_the_power_on_state() {
     let slot = served(Pace::Wall, Ns::ms(30));
     let mut guest = Guest::booted(&slot.path);
     let queue = guest.make_queue(4);
@@ -313,10 +317,14 @@ fn a_machine_that_is_reset_finds_the_drive_as_after_power_on() {
         std::thread::sleep(Duration::from_millis(1));
     }
     assert_eq!(guest.ask(13, &[], &[]), Ok(Vec::new()));
-    assert_eq!(slot.writing.load(Ordering::SeqCst), 0, "it has waited");
+    assert_eq!(
+        slot.writing.load(Ordering::SeqCst),
+        0,
+        "the reset waits for writes"
+    );
     let state = [0x14, 0x1c, 0x24, 0x28].map(|at| guest.register(at));
     assert_eq!((state, guest.config(4) & 0xffff), ([0; 4], 0));
-    // Its memory is still there, and its interrupts have to be assigned anew.
+    // Mappings survive a device reset; interrupts must be assigned again.
     for vector in 0..4 {
         guest.interrupted(vector, Duration::ZERO);
     }
@@ -330,7 +338,7 @@ fn a_machine_that_is_reset_finds_the_drive_as_after_power_on() {
 }
 
 #[test]
-fn a_shutdown_is_told_to_be_complete() {
+fn shutdown_completes_and_the_controller_restarts() {
     let slot = serve();
     let mut guest = Guest::booted(&slot.path);
     guest.set_register(0x14, 0x46_4061);
@@ -343,7 +351,7 @@ fn a_shutdown_is_told_to_be_complete() {
 
 //= nvme-pcie 4.1
 #[test]
-fn queues_that_can_not_be_are_refused() {
+fn invalid_queue_creation_and_deletion_are_refused() {
     let slot = serve();
     let mut guest = Guest::booted(&slot.path);
     let make = |opcode, number: u32, last: u32, eleventh: u32| {
@@ -389,7 +397,7 @@ fn queues_that_can_not_be_are_refused() {
 }
 
 #[test]
-fn a_queue_is_deleted_when_its_commands_are_answered() {
+fn queue_deletion_waits_for_commands_in_flight() {
     let slot = served(Pace::Wall, Ns::ms(40));
     let mut guest = Guest::booted(&slot.path);
     let queue = guest.make_queue(8);
@@ -406,7 +414,7 @@ fn a_queue_is_deleted_when_its_commands_are_answered() {
 }
 
 #[test]
-fn memory_that_is_not_there_fails_a_command_and_queues_outside_fail_the_controller() {
+fn unmapped_data_fail_a_command_and_unmapped_queues_fail_the_controller() {
     let slot = serve();
     let mut guest = Guest::booted(&slot.path);
     let queue = guest.make_queue(8);
@@ -427,13 +435,13 @@ fn memory_that_is_not_there_fails_a_command_and_queues_outside_fail_the_controll
     guest.post(queue, read(DATA));
     guest.ring(queue);
     guest.await_state(0b10);
-    // It can be reset once there is memory again.
+    // The controller can be reset once memory is mapped again.
     guest.map(BASE, MEMORY, 0).expect("new");
     guest.set_register(0x14, 0);
     guest.await_state(0);
     guest.enable();
     assert_eq!(guest.call(0, Sqe::new(0x18)).status, 0);
-    // Queues for admin commands that cannot be.
+    // Admin queues of invalid size make the enable fail.
     guest.set_register(0x14, 0);
     guest.await_state(0);
     guest.set_register(0x24, 0);
@@ -442,7 +450,7 @@ fn memory_that_is_not_there_fails_a_command_and_queues_outside_fail_the_controll
 }
 
 #[test]
-fn more_than_a_transfer_is_refused() {
+fn transfer_above_the_limit_is_refused() {
     let slot = serve();
     let mut guest = Guest::booted(&slot.path);
     let queue = guest.make_queue(8);
@@ -453,10 +461,10 @@ fn more_than_a_transfer_is_refused() {
 }
 
 #[test]
-fn completions_wait_for_a_guest_that_does_not_read_them() {
+fn completions_wait_for_room_in_the_completion_queue() {
     let slot = serve();
     let mut guest = Guest::booted(&slot.path);
-    // More requests for events than may wait are answered, whether there is room or not.
+    // Event requests above the limit of four complete at once with an error.
     let names: Vec<u16> = (1..ADMIN_ENTRIES)
         .map(|_| guest.post(0, Sqe::new(0x0c)))
         .collect();
@@ -484,13 +492,17 @@ fn told_version(slot: &Slot, minor: u8) -> Vec<u8> {
 
 //= vfio-user 2
 #[test]
-fn a_monitor_that_asks_for_nonsense_is_refused() {
+fn invalid_monitor_messages_are_refused() {
     let slot = serve();
     let mut guest = Guest::silent(&slot.path);
     assert_eq!(guest.version(1, 0), Err(95), "another revision");
-    assert_eq!(guest.reply(1), None, "there is no talking");
+    assert_eq!(guest.reply(1), None, "the connection is closed");
     let mut guest = Guest::silent(&slot.path);
-    assert_eq!(guest.ask(4, &[0; 16], &[]), Err(22), "nothing is agreed on");
+    assert_eq!(
+        guest.ask(4, &[0; 16], &[]),
+        Err(22),
+        "no version was negotiated"
+    );
     for (asked, spoken) in [(0, 0), (1, 1), (9, 1)] {
         let told = told_version(&slot, asked);
         assert_eq!(
@@ -520,11 +532,15 @@ fn a_monitor_that_asks_for_nonsense_is_refused() {
     assert_eq!(guest.ask(2, &map_body(0, 0, 0, 3), &[]), Err(22));
     let none = guest.ask(2, &map_body(0, 4096, 0, 3), &[]);
     assert_eq!(none, Ok(Vec::new()), "memory that the monitor keeps");
-    assert_eq!(guest.call(0, Sqe::new(0x18)).status, 0, "it is still well");
+    assert_eq!(
+        guest.call(0, Sqe::new(0x18)).status,
+        0,
+        "the controller still works"
+    );
 }
 
 #[test]
-fn one_machine_too_many_is_not_let_in_and_others_are_not_disturbed() {
+fn machine_beyond_the_limit_is_refused_and_others_continue() {
     let slot = serve();
     let mut guests: Vec<Guest> = (0..4).map(|_| Guest::booted(&slot.path)).collect();
     let mut late = Guest::silent(&slot.path);
@@ -533,7 +549,7 @@ fn one_machine_too_many_is_not_let_in_and_others_are_not_disturbed() {
     for guest in &mut guests {
         assert_eq!(guest.call(0, Sqe::new(0x18)).status, 0);
     }
-    // A message that is none ends a connection, and the controller goes with it.
+    // An invalid message ends the connection and its controller.
     let mut rude = guests.pop().expect("one of four");
     rude.send_raw(&[0xff; 16], &[]);
     assert_eq!(rude.reply(0), None);

@@ -104,7 +104,7 @@ fn act(guest: &mut Guest, done: &Done, plain: bool) {
 }
 
 #[test]
-fn whatever_a_machine_does_another_goes_on() {
+fn arbitrary_guest_actions_do_not_stop_another_machine() {
     let slot = serve();
     let mut other = Guest::booted(&slot.path);
     let queue = other.make_queue(8);
@@ -128,7 +128,7 @@ fn whatever_a_machine_does_another_goes_on() {
 }
 
 #[test]
-fn any_bytes_in_place_of_messages() {
+fn arbitrary_bytes_as_messages_do_not_stop_another_machine() {
     let slot = serve();
     let mut other = Guest::booted(&slot.path);
     bolero::check!()

@@ -1,4 +1,4 @@
-//! Through real sockets, with the simulation on its thread.
+//! NVMe/TCP over real sockets, with the simulation on a thread of its own.
 
 use crate::host::{Host, NQN, Reply, Sqe};
 use crate::memory::{Alive, Memory};
@@ -61,7 +61,7 @@ pub(crate) fn queue(address: SocketAddr, controller: u16, number: u16) -> Host<T
 }
 
 #[test]
-fn hosts_write_and_read_through_sockets_at_a_time() {
+fn concurrent_hosts_read_back_their_writes() {
     let served = serve(&[4 << 20]);
     let address = served.address;
     let threads = (0..4_u64).map(|number| {
@@ -85,7 +85,7 @@ fn hosts_write_and_read_through_sockets_at_a_time() {
         .for_each(|t| t.join().expect("it works"));
 }
 
-/// Waits until so many queues are left.
+/// Waits until `count` queues are connected; fails after 5 s.
 pub(crate) fn await_links(served: &Served, count: usize) {
     let tries = 0..1000;
     let found = tries.into_iter().any(|_| {
@@ -96,20 +96,20 @@ pub(crate) fn await_links(served: &Served, count: usize) {
 }
 
 #[test]
-fn a_connection_that_breaks_takes_its_controller_along() {
+fn broken_admin_connection_ends_its_controller() {
     let served = serve(&[1 << 20]);
     let mut admin = Host::new(dial(served.address));
     let controller = admin.begin();
     let mut io = queue(served.address, controller, 1);
     assert_eq!(served.drives.links(), 2);
     drop(admin);
-    assert_eq!(io.unit(), None, "the other queue is told");
+    assert_eq!(io.unit(), None, "the I/O queue is closed");
     await_links(&served, 0);
 }
 
 //= nvme-2.1 3.7.2
 #[test]
-fn a_reset_is_answered_when_no_write_of_before_is_under_way() {
+fn controller_reset_completes_after_writes_in_flight() {
     let served = serve_drives(Pace::Wall, |kernel| {
         vec![Memory::new(1 << 20).slow(kernel.sim(), Ns::ms(60))]
     });
@@ -137,7 +137,7 @@ fn a_reset_is_answered_when_no_write_of_before_is_under_way() {
         let enabled = admin.call(Sqe::property_set(0x14, 0x46_0061), &[], 0);
         assert_eq!(enabled.status, 0);
     }
-    // Nor is it while something erases, which is answered first.
+    // A Format in flight completes before the reset, too.
     let format = admin.post(Sqe::new(0x80).nsid(1), &[], 0);
     while writing.load(Ordering::SeqCst) == 0 {
         std::thread::sleep(Duration::from_millis(1));
@@ -149,20 +149,20 @@ fn a_reset_is_answered_when_no_write_of_before_is_under_way() {
 }
 
 #[test]
-fn nothing_is_heard_of_a_host_for_as_long_as_it_has_said() {
+fn silent_host_is_dropped_after_its_keep_alive_timeout() {
     let served = serve(&[1 << 20]);
     let mut admin = Host::new(dial(served.address));
     admin.open(0, 0);
     let reply = admin.connect_as(crate::host::HOST, NQN, 0, 0xffff, 300);
     assert_eq!(reply.status, 0);
-    assert_eq!(admin.unit(), None, "the controller hangs up");
+    assert_eq!(admin.unit(), None, "the controller closes the connection");
     await_links(&served, 0);
 }
 
 /// Input that arrived in time keeps a connection alive even if the thread was busy until the
 /// timeout had passed.
 #[test]
-fn a_host_that_was_heard_of_in_time_is_kept_by_a_thread_that_was_busy() {
+fn input_in_time_keeps_the_connection_although_the_thread_was_busy() {
     let served = serve(&[1 << 20]);
     let mut admin = Host::new(dial(served.address));
     admin.open(0, 0);
@@ -183,9 +183,9 @@ fn a_host_that_was_heard_of_in_time_is_kept_by_a_thread_that_was_busy() {
     assert_eq!(admin.reap(name, &[]).cid, name);
 }
 
-/// It takes as long as that takes.
+/// The test waits for the real ten seconds. A connection with a queue may be silent for longer.
 #[test]
-fn a_connection_that_is_no_queue_after_ten_seconds_is_dropped() {
+fn connection_without_connect_is_dropped_after_ten_seconds() {
     let served = serve(&[1 << 20]);
     let mut admin = Host::new(dial(served.address));
     let controller = admin.begin();
@@ -207,16 +207,15 @@ fn a_connection_that_is_no_queue_after_ten_seconds_is_dropped() {
         assert!(after >= Duration::from_secs(10), "after {after:?}");
         assert!(after < Duration::from_secs(40), "after {after:?}");
     }
-    // One that is a queue may say nothing for as long.
+    // The I/O queue has been silent for as long and is still served.
     let reply = io.call(Sqe::new(2).blocks(0, 1), &[], 4096);
     assert_eq!(reply.status, 0);
     await_links(&served, 2);
 }
 
-/// Connections that say nothing take none of those that talk, and their room is given
-/// back.
+/// Idle connections do not use up the limit: they are closed to make room for active hosts.
 #[test]
-fn thousands_of_idle_connections_disturb_no_other_host() {
+fn idle_connections_do_not_block_other_hosts() {
     let served = serve(&[1 << 20]);
     let mut admin = Host::new(dial(served.address));
     let controller = admin.begin();
@@ -225,7 +224,7 @@ fn thousands_of_idle_connections_disturb_no_other_host() {
         let reply = io.call(Sqe::new(2).blocks(0, 1), &[], 4096);
         assert_eq!(reply.status, 0);
     };
-    // More than there may be at a time: some are hung up on.
+    // More connections than the limit: the target closes some of them.
     let idle: Vec<TcpStream> = (0..400).map(|_| dial(served.address)).collect();
     is_well();
     for _ in 0..2000 {
@@ -245,7 +244,7 @@ fn thousands_of_idle_connections_disturb_no_other_host() {
 
 /// Terminated connections that their hosts keep open do not use up the limit of connections.
 #[test]
-fn connections_that_have_ended_make_room_for_others() {
+fn terminated_connections_make_room_for_new_hosts() {
     let served = serve(&[1 << 20]);
     let mut admin = Host::new(dial(served.address));
     let controller = admin.begin();
@@ -253,7 +252,7 @@ fn connections_that_have_ended_make_room_for_others() {
         .map(|_| {
             let mut host = Host::new(dial(served.address));
             host.wire.send(&[0xee; 8]);
-            // It is told, unless it had to make room already.
+            // A termination request, unless the connection was closed to make room.
             let _ = host.unit();
             host
         })
@@ -265,14 +264,14 @@ fn connections_that_have_ended_make_room_for_others() {
 }
 
 #[test]
-fn the_number_of_a_queue_that_was_left_can_be_had_at_once() {
+fn queue_number_is_free_at_once_after_disconnect() {
     let served = serve(&[1 << 20]);
     let mut admin = Host::new(dial(served.address));
     let controller = admin.begin();
     for _ in 0..3 {
         let mut io = queue(served.address, controller, 1);
         assert_eq!(io.call(Sqe::fabrics(8), &[], 0).status, 0);
-        // The first has not closed its socket.
+        // The first host has not closed its socket yet.
         let mut next = queue(served.address, controller, 1);
         assert_eq!(next.call(Sqe::new(0).nsid(1), &[], 0).status, 0);
         assert_eq!(io.unit(), None);
@@ -282,7 +281,7 @@ fn the_number_of_a_queue_that_was_left_can_be_had_at_once() {
 }
 
 #[test]
-fn a_host_that_does_not_read_is_not_read_from() {
+fn host_that_does_not_receive_delays_no_other_host() {
     let served = serve(&[2 << 20]);
     let mut admin = Host::new(dial(served.address));
     let controller = admin.begin();

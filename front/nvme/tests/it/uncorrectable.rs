@@ -11,7 +11,7 @@ const UNRECOVERED: u16 = 0x281;
 /// Blocks made uncorrectable stay so over a power loss until they are written; their neighbours
 /// stay readable, also for blocks smaller than the drive's mapping unit.
 #[test]
-fn blocks_that_were_made_uncorrectable_cannot_be_read_until_they_are_written() {
+fn uncorrectable_blocks_cannot_be_read_until_written() {
     for (format, block) in [(0, 512), (1, 4096)] {
         let mut power = Power::new(&config("block"));
         let (mut admin, mut io) = power.host();

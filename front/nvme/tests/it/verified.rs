@@ -138,6 +138,6 @@ fn every_read_over_vfio_user_returns_the_written_data() {
 }
 
 #[test]
-fn a_bit_that_is_changed_now_and_then_is_seen() {
+fn bit_flips_in_reads_are_detected() {
     assert!(over_tcp(lying) > 0 && in_a_slot(lying) > 0);
 }

@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slot_is_free_when_nothing_refers_to_it() {
+    fn slot_is_free_once_unreferenced() {
         let mut files = Files::default();
         let a = files.open(OpenFile::default());
         let b = files.open(OpenFile::default());

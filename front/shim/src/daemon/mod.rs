@@ -9,7 +9,7 @@
 //!   once, and survives a kill of its program. A synced write is in the zones: it survives a kill
 //!   of the daemon, too.
 //! - A program can do no more harm through the daemon than it can do to its own files.
-//! - The daemon ends with its last connection and not before, unless it was told to stay.
+//! - The daemon ends with its last connection and not before, unless it was started to stay.
 
 mod clients;
 mod session;

@@ -37,8 +37,8 @@ static CLOSED: AtomicU32 = AtomicU32::new(0);
 /// our locks held.
 const PATIENCE: u64 = 2_000_000_000;
 
-/// Time in ns of a fork's first attempt to close the gate. When it is over the fork opens the gate,
-/// gives up all it holds and starts anew, with twice the time.
+/// Time in ns of a fork's first attempt to close the gate. After it, the fork opens the gate,
+/// releases all its locks and tries again with twice the time.
 const TURN: u64 = 50_000_000;
 
 /// Whether this program has ever saved a jump target (`setjmp`).

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn copied_mark_is_a_strangers_except_for_the_daemon() {
+    fn copied_mark_is_foreign_except_to_the_daemon() {
         let folder = tempfile::TempDir::new().unwrap();
         let [one, other] = ["one", "other"]
             .map(|name| std::fs::File::create_new(folder.path().join(name)).unwrap());

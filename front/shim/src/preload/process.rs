@@ -322,7 +322,7 @@ mod tests {
     use core::ptr::null;
 
     #[test]
-    fn an_environment_is_a_list_of_strings() {
+    fn environment_is_a_list_of_strings() {
         let strings = [c"A=1".as_ptr(), c"LD_PRELOAD=x".as_ptr(), null()];
         // SAFETY: these are strings, and a null pointer ends them.
         unsafe {

@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_thread_has_memory_of_its_own() {
+    fn each_thread_has_separate_memory() {
         let here = core::ptr::from_ref(own()) as usize;
         own().place.set(7);
         let other = std::thread::spawn(|| {

@@ -1,5 +1,5 @@
-// Calls that a handler may make upon the allocator, on files that no rule names: none of them
-// allocates. The first calls find the functions, and read the rules.
+// Calls on unplaced files that a signal handler may make inside the allocator: none allocates. The
+// first calls resolve the library's functions and read the rules.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -52,7 +52,7 @@ int main(void) {
         if (i == 3 && write(fd, "text", 4) != 4) return 1;
         close(fd);
     }
-    // With one that is placed in the table.
+    // Again, with a placed file in the descriptor table.
     int placed = open("placed.log", O_CREAT | O_WRONLY, 0644);
     if (write(placed, "text", 4) != 4) return 1;
     int folder = open(".", O_RDONLY | O_DIRECTORY);

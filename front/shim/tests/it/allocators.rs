@@ -137,7 +137,7 @@ fn finished(error: &Path) -> u64 {
 }
 
 #[test]
-fn forced_writes_of_rocksdb_outlive_a_kill_over_each_allocator() {
+fn synced_writes_of_rocksdb_survive_a_kill_with_each_allocator() {
     over_each("db_bench", None, |over| {
         let bench = |words: &[&str]| {
             let fixed = [
@@ -217,7 +217,7 @@ fn redis(over: &Over<'_>) -> (Child, Redis) {
 }
 
 #[test]
-fn answered_writes_of_redis_outlive_a_kill_over_each_allocator() {
+fn acknowledged_writes_of_redis_survive_a_kill_with_each_allocator() {
     over_each("redis-server", Some(&rule("aof")), |over| {
         let mut least = 0;
         for round in 0..3 {

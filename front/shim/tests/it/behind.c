@@ -1,5 +1,5 @@
-// A library that stands behind the placing one: once memory is unmapped, another thread may
-// be given it at once, which is what `meanwhile` does here, in the same thread.
+// A library loaded after the placing one. Another thread may get unmapped addresses at once;
+// `meanwhile` simulates that in the same thread, right after the munmap.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stddef.h>

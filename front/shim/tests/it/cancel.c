@@ -1,5 +1,4 @@
-// Threads that do nothing but use a placed file end when they are cancelled, and leave
-// nothing locked behind.
+// Threads that use a placed file in a loop end when they are cancelled, and leave no lock held.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -16,25 +15,25 @@ static FILE *stream;
 static sem_t began;
 static volatile int ended;
 
-static void ends(void *none) {
+static void note_cleanup(void *none) {
     (void)none;
     ended = 1;
 }
 
-static void *writes(void *none) {
+static void *write_and_sync(void *none) {
     sem_post(&began);
     for (;;)
         if (write(fd, "write", 5) != 5 || fsync(fd) != 0) return none;
 }
 
-static void *reads(void *none) {
+static void *read_forever(void *none) {
     char byte;
     sem_post(&began);
     for (;;)
         if (pread(fd, &byte, 1, 0) != 1) return none;
 }
 
-static void *vectors(void *none) {
+static void *read_vectors(void *none) {
     char byte;
     struct iovec part = {&byte, 1};
     sem_post(&began);
@@ -42,14 +41,14 @@ static void *vectors(void *none) {
         if (preadv(fd, &part, 1, 0) != 1) return none;
 }
 
-static void *forces(void *none) {
+static void *sync_data(void *none) {
     sem_post(&began);
     for (;;)
         if (fdatasync(fd) != 0) return none;
 }
 
-// Nobody writes to the pipe.
-static void *waits(void *none) {
+// Blocks: no data ever arrive in the pipe.
+static void *splice_from_empty_pipe(void *none) {
     int ends[2], other = open("c.log", O_RDWR | O_CREAT, 0644);
     if (pipe(ends) != 0) return none;
     sem_post(&began);
@@ -57,9 +56,9 @@ static void *waits(void *none) {
     return none;
 }
 
-static void *prints(void *none) {
+static void *print_to_stream(void *none) {
     sem_post(&began);
-    pthread_cleanup_push(ends, NULL);
+    pthread_cleanup_push(note_cleanup, NULL);
     for (;;)
         if (fprintf(stream, "print") != 5 || fflush(stream) != 0) return none;
     pthread_cleanup_pop(0);
@@ -82,12 +81,12 @@ int main(void) {
     fd = open("a.log", O_RDWR | O_CREAT | O_APPEND, 0644);
     stream = fopen("b.log", "w");
     DO(write(fd, "first", 5));
-    DO(cancelled(writes));
-    DO(cancelled(reads));
-    DO(cancelled(vectors));
-    DO(cancelled(forces));
-    DO(cancelled(waits));
-    DO(cancelled(prints));
+    DO(cancelled(write_and_sync));
+    DO(cancelled(read_forever));
+    DO(cancelled(read_vectors));
+    DO(cancelled(sync_data));
+    DO(cancelled(splice_from_empty_pipe));
+    DO(cancelled(print_to_stream));
     DO(ended);
     DO(ftrylockfile(stream));
     DO(write(fd, "still", 5));

@@ -1,5 +1,5 @@
-// What programs seldom do with files, and what each of it answers, as lines. The lines must
-// be the same without the library and with files in zones.
+// Prints the results of rare file calls, one line each. The output must be the same without the
+// library and with the files in zones.
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -24,7 +24,7 @@
 
 static char page[PAGE];
 
-static void show(const char *path) {
+static void print_contents(const char *path) {
     char text[64] = {0};
     int fd = open(path, O_RDONLY);
     long got = read(fd, text, sizeof text - 1);
@@ -32,18 +32,18 @@ static void show(const char *path) {
     close(fd);
 }
 
-static int make(const char *path, const char *text) {
+static int create_with(const char *path, const char *text) {
     int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0644);
     if (write(fd, text, strlen(text)) < 0) perror(path);
     return fd;
 }
 
-static void flags(void) {
-    int fd = make("flags.log", "0123456789");
+static void flags_of_vectored_calls_and_splice(void) {
+    int fd = create_with("flags.log", "0123456789");
     struct iovec part = {"AB", 2};
     DO(pwritev2(fd, &part, 1, 0, RWF_APPEND));
     DO(lseek(fd, 0, SEEK_CUR));
-    show("flags.log");
+    print_contents("flags.log");
     lseek(fd, 3, SEEK_SET);
     DO(pwritev2(fd, &part, 1, -1, RWF_APPEND));
     DO(lseek(fd, 0, SEEK_CUR));
@@ -53,7 +53,7 @@ static void flags(void) {
     struct iovec into = {text, sizeof text};
     DO(preadv2(fd, &into, 1, 2, RWF_HIPRI));
     DO(preadv2(fd, &into, 1, 2, 0x40000000));
-    int other = make("flags2.log", "");
+    int other = create_with("flags2.log", "");
     DO(copy_file_range(fd, NULL, other, NULL, 1, 7));
     int ends[2];
     DO(pipe(ends));
@@ -64,12 +64,12 @@ static void flags(void) {
     close(ends[1]);
     close(other);
     close(fd);
-    show("flags.log");
+    print_contents("flags.log");
 }
 
-// As LMDB does: what is mapped is written by calls.
-static void mappings(void) {
-    int fd = make("map.log", "");
+// LMDB's pattern: a shared mapping for reads, pwrite for writes.
+static void shared_mappings_show_later_writes(void) {
+    int fd = create_with("map.log", "");
     for (int i = 0; i < 8; i++) {
         memset(page, 'A' + i, PAGE);
         DO(pwrite(fd, page, PAGE, i * (long)PAGE));
@@ -86,8 +86,8 @@ static void mappings(void) {
     DO(page[1]);
     munmap(map, 1 << 20);
     close(fd);
-    // By a descriptor that may only read, while another one writes.
-    fd = make("map2.log", "before");
+    // The mapping belongs to a read-only descriptor while another descriptor writes.
+    fd = create_with("map2.log", "before");
     int reader = open("map2.log", O_RDONLY);
     map = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, reader, 0);
     DO(pwrite(fd, "B", 1, 0));
@@ -98,8 +98,8 @@ static void mappings(void) {
     close(fd);
 }
 
-// Who had a file open before it was written reads what is written.
-static void readers(void) {
+// A descriptor opened before the first write reads the data written through another one.
+static void early_descriptors_read_later_writes(void) {
     char text[16] = {0};
     int reader = open("early.log", O_RDONLY | O_CREAT, 0644);
     int writer = open("early.log", O_WRONLY);
@@ -110,8 +110,8 @@ static void readers(void) {
     DO(pread(reader, text, 4, 1));
     puts(text);
     close(reader);
-    // By a descriptor that was there before, and copies of it.
-    close(make("empty.txt", ""));
+    // The file was opened while empty and renamed; a duplicate of the descriptor reads as well.
+    close(create_with("empty.txt", ""));
     DO(rename("empty.txt", "empty.log"));
     reader = open("empty.log", O_RDONLY);
     DO(read(reader, text, sizeof text));
@@ -125,8 +125,8 @@ static void readers(void) {
     DO(pread(reader, text, 4, 1));
     close(copy);
     close(reader);
-    // What is made so that a rule does not name it, and renamed, is cut and written anew.
-    close(make("plain.txt", "plain"));
+    // An unplaced file gets a name that a rule matches, and is then truncated and written again.
+    close(create_with("plain.txt", "plain"));
     DO(rename("plain.txt", "plain.log"));
     reader = open("plain.log", O_RDONLY);
     writer = open("plain.log", O_WRONLY | O_CREAT | O_TRUNC, 0644);
@@ -138,7 +138,7 @@ static void readers(void) {
     close(reader);
 }
 
-static void sends(int socket, int fd) {
+static void send_descriptor(int socket, int fd) {
     char room[CMSG_SPACE(sizeof fd)] = {0};
     struct iovec part = {"x", 1};
     struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = room,
@@ -151,7 +151,7 @@ static void sends(int socket, int fd) {
     sendmsg(socket, &message, 0);
 }
 
-static int receives(int socket, int many) {
+static int receive_descriptor(int socket, int many) {
     char room[CMSG_SPACE(sizeof(int))], byte;
     struct iovec part = {&byte, 1};
     struct mmsghdr all = {.msg_hdr = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = room,
@@ -162,16 +162,17 @@ static int receives(int socket, int many) {
     return fd;
 }
 
-// A descriptor that comes by a socket is what it is, whatever had its number before.
-static void sockets(void) {
+// A descriptor received over a socket refers to its own file, although a closed directory had the
+// same number.
+static void received_descriptor_reuses_a_closed_number(void) {
     int ends[2], done[2], status;
     DO(socketpair(AF_UNIX, SOCK_STREAM, 0, ends));
     DO(pipe(done));
     if (fork() == 0) {
         char byte;
-        int fd = make("sent.log", "by a socket");
+        int fd = create_with("sent.log", "by a socket");
         fsync(fd);
-        for (int i = 0; i < 2; i++) sends(ends[1], fd);
+        for (int i = 0; i < 2; i++) send_descriptor(ends[1], fd);
         close(done[1]);
         _exit(read(done[0], &byte, 1) != 0);
     }
@@ -182,7 +183,7 @@ static void sockets(void) {
         int number = dirfd(folder);
         DO(fstat(number, &of));
         closedir(folder);
-        int fd = receives(ends[0], i == 1);
+        int fd = receive_descriptor(ends[0], i == 1);
         char text[16] = {0};
         DO(fd == number);
         DO(pread(fd, text, sizeof text - 1, 0));
@@ -196,9 +197,9 @@ static void sockets(void) {
     close(ends[1]);
 }
 
-static void streams(void) {
+static void stdio_streams_in_mmap_mode(void) {
     char text[32] = {0};
-    close(make("stream.log", "by a mapping"));
+    close(create_with("stream.log", "by a mapping"));
     FILE *file = fopen("stream.log", "rm");
     DO(fread(text, 1, sizeof text, file));
     puts(text);
@@ -214,62 +215,62 @@ static void streams(void) {
     DO(fopen("none.log", "rm") == NULL);
 }
 
-static long moved(struct timespec before, struct timespec after) {
+static long differ(struct timespec before, struct timespec after) {
     return after.tv_sec != before.tv_sec || after.tv_nsec != before.tv_nsec;
 }
 
-static struct timespec modified(const char *path) {
+static struct timespec modification_time(const char *path) {
     struct stat of;
     stat(path, &of);
     return of.st_mtim;
 }
 
-static void times(void) {
+static void modification_times_follow_writes(void) {
     struct stat of;
     struct statx more;
-    int fd = make("time.log", "0123456789");
+    int fd = create_with("time.log", "0123456789");
     fstat(fd, &of);
     struct timespec made = of.st_mtim;
-    DO(moved(made, modified("time.log")));
+    DO(differ(made, modification_time("time.log")));
     usleep(30000);
     DO(write(fd, "x", 1));
     fstat(fd, &of);
-    DO(moved(made, of.st_mtim));
-    DO(moved(of.st_mtim, modified("time.log")));
+    DO(differ(made, of.st_mtim));
+    DO(differ(of.st_mtim, modification_time("time.log")));
     statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS, &more);
     DO(more.stx_mtime.tv_sec != of.st_mtim.tv_sec || more.stx_mtime.tv_nsec != of.st_mtim.tv_nsec);
-    DO(moved(of.st_ctim, of.st_mtim));
+    DO(differ(of.st_ctim, of.st_mtim));
     usleep(30000);
     DO(fsync(fd));
-    made = modified("time.log");
+    made = modification_time("time.log");
     usleep(30000);
-    // As long as before.
+    // A write that keeps the length.
     DO(pwrite(fd, "y", 1, 10));
-    DO(moved(made, modified("time.log")));
-    made = modified("time.log");
+    DO(differ(made, modification_time("time.log")));
+    made = modification_time("time.log");
     usleep(30000);
     close(fd);
-    DO(moved(made, modified("time.log")));
+    DO(differ(made, modification_time("time.log")));
     fd = open("time.log", O_RDWR);
     DO(ftruncate(fd, 5));
-    DO(moved(made, modified("time.log")));
+    DO(differ(made, modification_time("time.log")));
     usleep(30000);
     struct timespec said[2] = {{1000, 0}, {2000, 5}};
     DO(futimens(fd, said));
-    DO(modified("time.log").tv_sec);
+    DO(modification_time("time.log").tv_sec);
     usleep(30000);
     DO(read(fd, page, 3));
-    DO(modified("time.log").tv_sec);
+    DO(modification_time("time.log").tv_sec);
     DO(fsync(fd));
-    DO(modified("time.log").tv_sec);
+    DO(modification_time("time.log").tv_sec);
     close(fd);
-    DO(modified("time.log").tv_sec);
+    DO(modification_time("time.log").tv_sec);
 }
 
-// Attributes are the program's own.
-static void attributes(void) {
+// The library hides its own attribute (user.flashloom.placed) from all attribute calls.
+static void attribute_calls_hide_the_placement_mark(void) {
     char names[100] = {0};
-    int fd = make("attribute.log", "text");
+    int fd = create_with("attribute.log", "text");
     DO(flistxattr(fd, names, sizeof names));
     DO(flistxattr(fd, NULL, 0));
     DO(listxattr("attribute.log", names, 1));
@@ -288,22 +289,22 @@ static void attributes(void) {
     DO(fgetxattr(fd, (char *)8, names, sizeof names));
     DO(flistxattr(12345, names, sizeof names));
     close(fd);
-    show("attribute.log");
+    print_contents("attribute.log");
 }
 
-static void lengths(void) {
+static void truncation_empty_writes_and_advice(void) {
     struct timespec said[2] = {{1000, 0}, {2000, 0}};
-    int fd = make("length.log", "0123456789");
+    int fd = create_with("length.log", "0123456789");
     close(fd);
     utimensat(AT_FDCWD, "length.log", said, 0);
     DO(truncate("length.log", 4));
-    DO(modified("length.log").tv_sec > 2000);
-    struct timespec cut = modified("length.log");
+    DO(modification_time("length.log").tv_sec > 2000);
+    struct timespec cut = modification_time("length.log");
     fd = open("length.log", O_RDWR);
-    DO(moved(cut, modified("length.log")));
+    DO(differ(cut, modification_time("length.log")));
     close(fd);
-    DO(moved(cut, modified("length.log")));
-    show("length.log");
+    DO(differ(cut, modification_time("length.log")));
+    print_contents("length.log");
     DO(truncate("length.log", -1));
     fd = open("length.log", O_RDWR | O_APPEND);
     DO(write(fd, "", 0));
@@ -320,30 +321,30 @@ static void lengths(void) {
     close(fd);
 }
 
-// Calls for which the C library has no function.
-static void by_number(void) {
+// System calls for which the C library has no function.
+static void calls_by_number(void) {
     int status, folder = open(".", O_RDONLY | O_DIRECTORY);
     struct open_how how = {.flags = O_RDWR | O_TRUNC};
-    close(make("number.log", "0123456789"));
+    close(create_with("number.log", "0123456789"));
     int fd = (int)syscall(SYS_openat2, AT_FDCWD, "number.log", &how, sizeof how);
     DO(write(fd, "cut", 3));
     close(fd);
-    show("number.log");
+    print_contents("number.log");
     how = (struct open_how){.flags = O_RDWR | O_CREAT, .mode = 0600, .resolve = RESOLVE_IN_ROOT};
     fd = (int)syscall(SYS_openat2, folder, "/root.log", &how, sizeof how);
     DO(write(fd, "by a root", 9));
     close(fd);
-    show("root.log");
+    print_contents("root.log");
     how.flags = 1L << 40;
     DO(syscall(SYS_openat2, folder, "root.log", &how, sizeof how));
     DO(syscall(SYS_openat2, folder, "root.log", (void *)8, sizeof how));
     DO(syscall(SYS_openat2, folder, "root.log", &how, 8L));
-    // Who begins so goes on where its parent was.
-    fd = make("number.log", "0123456789");
+    // A program started by execveat inherits the file offset.
+    fd = create_with("number.log", "0123456789");
     DO(lseek(fd, 4, SEEK_SET));
     fflush(stdout);
     if (fork() == 0) {
-        // Of its own from here on.
+        // From here on, the child has an open file of its own.
         close(fd);
         fd = open("number.log", O_RDONLY);
         DO(lseek(fd, 2, SEEK_SET));
@@ -359,14 +360,14 @@ static void by_number(void) {
 }
 
 int main(void) {
-    flags();
-    mappings();
-    readers();
-    sockets();
-    streams();
-    times();
-    attributes();
-    lengths();
-    by_number();
+    flags_of_vectored_calls_and_splice();
+    shared_mappings_show_later_writes();
+    early_descriptors_read_later_writes();
+    received_descriptor_reuses_a_closed_number();
+    stdio_streams_in_mmap_mode();
+    modification_times_follow_writes();
+    attribute_calls_hide_the_placement_mark();
+    truncation_empty_writes_and_advice();
+    calls_by_number();
     return 0;
 }

@@ -22,7 +22,7 @@ fn rare_calls_behave_as_without_the_library() {
 }
 
 #[test]
-fn a_copy_with_all_attributes_is_a_file_of_its_own() {
+fn copy_with_all_attributes_is_a_separate_file() {
     let place = Place::new();
     let (rules, zones) = (rules(&place, &rule("log")), zones(&place, 16));
     let copies = "seq 1 10000 > a.log; sync; md5sum < a.log; cp -a a.log b.log; rm a.log; \
@@ -106,7 +106,7 @@ fn truncate_by_path_resizes_the_stand_in() {
 }
 
 #[test]
-fn a_file_in_other_zones_is_no_reason_to_drop_one_of_these() {
+fn file_in_other_zones_causes_no_removal_in_these() {
     let place = Place::new();
     let rules = rules(&place, &rule("log"));
     let (one, other) = (zones(&place, 8), place.path("others"));
@@ -124,7 +124,7 @@ fn a_file_in_other_zones_is_no_reason_to_drop_one_of_these() {
 }
 
 #[test]
-fn a_file_that_cannot_move_away_keeps_its_name() {
+fn file_that_cannot_leave_the_zones_keeps_its_name() {
     let place = Place::new();
     let program = place.build(include_str!("moves.c"), "moves");
     let (rules, zones) = (rules(&place, &rule("log")), zones(&place, 8));

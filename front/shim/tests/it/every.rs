@@ -19,7 +19,7 @@ fn undrawn(line: &str) -> String {
 }
 
 #[test]
-fn every_call_is_in_the_trace_as_it_was_made() {
+fn every_call_is_recorded_with_its_arguments() {
     let place = Place::new();
     let program = place.build(PROGRAM, "every");
     let recorded = place.record("work", &program, &[]);

@@ -1,4 +1,4 @@
-// Appends numbered records, each forced, and says each once it is.
+// Appends numbered records with an fsync after each, and prints each number after its fsync.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>

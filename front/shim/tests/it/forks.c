@@ -1,5 +1,5 @@
-// A timer's handler forks and starts programs upon writes and reads, which go on. One that comes
-// upon a call on a placed file may be told to try again.
+// A timer's handler forks and starts programs while the program writes and reads, which continues.
+// A fork inside a call on a placed file may fail with EAGAIN.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

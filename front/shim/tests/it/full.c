@@ -1,5 +1,5 @@
-// A stream over a placed file when the zones are full: what it says was written was, and
-// that the rest was not is told.
+// A stream on a placed file when the zones are full: data reported as written are in the file, and
+// the failure of the rest is reported.
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -13,7 +13,7 @@ int main(void) {
     char *data = malloc(PART);
     memset(data, 'f', PART);
     FILE *file = fopen("a.log", "w");
-    // What is in a buffer counts as written.
+    // Data in the stream's buffer count as written.
     setvbuf(file, NULL, _IONBF, 0);
     long total = 0;
     size_t done = PART;

@@ -1,5 +1,5 @@
-// The first that this program does with a file is a write of a handler, which mostly comes
-// upon the allocator while that has its lock.
+// The first file call of this program is a write in a signal handler, which mostly interrupts the
+// allocator while it holds its lock.
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@ static void *idle(void *none) {
 }
 
 int main(void) {
-    // With another thread, which is left alone, the allocator takes its locks.
+    // The allocator takes its locks only if there is a second thread.
     sigset_t ticking;
     sigemptyset(&ticking);
     sigaddset(&ticking, SIGPROF);

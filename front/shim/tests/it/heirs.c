@@ -1,6 +1,6 @@
-// A thread opens and closes placed files without names while another one forks: what a child
-// has open it can read, whenever its parent has closed it. Without the library a child may know
-// of a file that was opened while the kernel copied descriptors, so this is for the library.
+// One thread opens and closes unlinked placed files while the main thread forks. A child can read
+// every file that it has open, whenever its parent closed it. This runs under the library only:
+// without it, a child may also have a file opened while the kernel copied descriptors.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>

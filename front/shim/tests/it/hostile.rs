@@ -98,7 +98,7 @@ fn malformed_records_cause_no_panic() {
 }
 
 #[test]
-fn a_spool_without_records_is_refused() {
+fn spool_without_records_is_refused() {
     let spool = tempfile::TempDir::new().unwrap();
     std::fs::write(spool.path().join("x"), b"no chunk").unwrap();
     let told = convert(&[spool.path()], &Options::default(), Vec::new()).unwrap_err();

@@ -1,5 +1,5 @@
-// A timer's handler jumps out of writes, as programs do that give up an operation. All that
-// was written by calls that came back is there, and calls and forks go on.
+// A timer's handler jumps out of writes (siglongjmp), as programs do to give up an operation. Data
+// of all calls that returned are in the file, and later calls and forks work.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <setjmp.h>

@@ -1,4 +1,5 @@
-// Moving a placed file to a name that no rule knows, where there is no room for it.
+// A rename of a placed file to a name that no rule matches, without room on the ordinary file
+// system.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

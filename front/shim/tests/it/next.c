@@ -1,5 +1,5 @@
-// The daemon dies, and the next one comes only once a handler has asked for a placed file upon a
-// call that waits for it.
+// The daemon dies during the run. The test starts its successor only after signal handlers that
+// interrupted the waiting fsync got EDEADLK for five calls on placed files.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
-// A thread writes by a descriptor that another one puts one file and then another one at: what
-// it writes is in one of both, and whole.
+// One thread writes through a descriptor that the main thread replaces by dup2, alternating between
+// two files: each record is whole and in one of the files.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -24,7 +24,7 @@ static void *writes(void *none) {
     return bad ? none : &at;
 }
 
-// How many records are in a file; -1 if one is torn.
+// Number of records in a file; -1 if one is torn.
 static long records(const char *path) {
     char record[SIZE];
     long count = 0;

@@ -16,12 +16,13 @@ enum { LEN = 1 << 20 };
 
 static char data[LEN], seen[LEN];
 
-static void fill(void) {
+static void fill_data(void) {
     for (long i = 0; i < LEN; i++) data[i] = (char)(i * 7 + i / 253);
 }
 
-// As servers send files: no more than fits may go into the pipe, since nobody else reads it.
-static void through(void) {
+// Sends a file as servers do, by splice into a pipe and from the pipe into a socket. A splice must
+// move no more than the pipe holds, because no other thread empties the pipe.
+static void splice_through_pipe_and_socket(void) {
     int ends[2], sockets[2], fd = open("a.log", O_RDWR | O_CREAT | O_TRUNC, 0644);
     DO(write(fd, data, LEN));
     DO(lseek(fd, 0, SEEK_SET));
@@ -45,7 +46,7 @@ static void through(void) {
     errno = 0;
     DO(back);
     DO(memcmp(seen, data, LEN));
-    // And what comes back by a pipe is another file.
+    // Copy the file to another one through the pipe.
     int other = open("b.log", O_RDWR | O_CREAT | O_TRUNC, 0644);
     off_t at = 0;
     for (more = 1; at < LEN && more > 0;) {
@@ -68,19 +69,20 @@ static void through(void) {
     close(fd);
 }
 
-static long inside(int pipe) {
+static long bytes_in_pipe(int pipe) {
     int bytes = -1;
     return ioctl(pipe, FIONREAD, &bytes) == 0 ? bytes : -1;
 }
 
-// Who does not want to wait is told so, and who may, has what is there.
-static void at_once(void) {
+// A nonblocking transfer returns EAGAIN if it would wait, else moves the available bytes. Invalid
+// offsets and wrong ends of a pipe are refused.
+static void nonblocking_transfers_and_wrong_ends(void) {
     int ends[2], fd = open("a.log", O_RDWR);
     DO(pipe(ends));
     off_t at = 5;
     DO(splice(fd, &at, ends[1], NULL, 100, SPLICE_F_NONBLOCK));
     DO(at);
-    DO(inside(ends[0]));
+    DO(bytes_in_pipe(ends[0]));
     fcntl(ends[1], F_SETFL, O_NONBLOCK);
     while (write(ends[1], data, 4096) > 0) continue;
     errno = 0;
@@ -106,7 +108,7 @@ static void at_once(void) {
     DO(splice(fd, &at, ends[1], NULL, 100, 0));
     DO(at);
     DO(splice(fd, &at, ends[1], NULL, 100, 0));
-    // The ends that are not meant.
+    // Writing to the read end and reading from the write end.
     at = 5;
     DO(splice(fd, &at, ends[0], NULL, 100, 0));
     DO(sendfile(ends[0], fd, &at, 100));
@@ -121,8 +123,9 @@ static void at_once(void) {
     close(fd);
 }
 
-// A file that takes no more leaves the rest in the pipe, and says why: with an argument.
-static void full(void) {
+// Run with an argument: a splice to a file in full zones returns ENOSPC and leaves the rest in the
+// pipe.
+static void rest_stays_in_the_pipe_when_zones_are_full(void) {
     int ends[2], fd = open("c.log", O_RDWR | O_CREAT | O_TRUNC, 0644);
     long total = 0, done = 1;
     DO(pipe(ends));
@@ -132,17 +135,17 @@ static void full(void) {
         done = splice(ends[0], NULL, fd, NULL, 65536, 0);
         if (done > 0) total += done;
         if (put < 0 && done < 0) break;
-        if (done > 0 && inside(ends[0]) > 0) continue;
+        if (done > 0 && bytes_in_pipe(ends[0]) > 0) continue;
     }
     DO(errno == ENOSPC);
     struct stat of;
     DO(fstat(fd, &of));
     DO(of.st_size == total);
     DO(lseek(fd, 0, SEEK_CUR) == total);
-    DO(inside(ends[0]) > 0);
+    DO(bytes_in_pipe(ends[0]) > 0);
     char byte;
     DO(read(ends[0], &byte, 1) == 1 && byte == data[total % 65536]);
-    // And so does one that is copied.
+    // A sendfile to it fails likewise and does not advance the source.
     int from = open("plain.txt", O_RDWR | O_CREAT | O_TRUNC, 0644);
     DO(write(from, data, 200000));
     DO(lseek(from, 0, SEEK_SET));
@@ -156,12 +159,12 @@ static void full(void) {
 int main(int argc, char **argv) {
     (void)argv;
     alarm(50);
-    fill();
+    fill_data();
     if (argc > 1) {
-        full();
+        rest_stays_in_the_pipe_when_zones_are_full();
         return 0;
     }
-    through();
-    at_once();
+    splice_through_pipe_and_socket();
+    nonblocking_transfers_and_wrong_ends();
     return 0;
 }

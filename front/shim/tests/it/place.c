@@ -1,5 +1,5 @@
-// Every call that the placing library answers, and what each answers, as lines. The lines
-// must be the same without the library, with it and no rule, and with files in zones.
+// Prints the result of every call that the placing library intercepts, one line each. The output
+// must be the same without the library, with it and no rule, and with the files in zones.
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -23,8 +23,8 @@
 
 static char big[200000];
 
-// A sum over all that a file holds, read anew.
-static void sum(const char *path) {
+// Prints a file's lengths and a checksum of its contents, read through a new descriptor.
+static void print_checksum(const char *path) {
     int fd = open(path, O_RDONLY);
     uint64_t sum = 7;
     long total = 0;
@@ -42,7 +42,7 @@ static void sum(const char *path) {
     close(fd);
 }
 
-static void offsets(void) {
+static void offsets_are_shared_by_duplicates(void) {
     int fd = open("a.log", O_RDWR | O_CREAT | O_TRUNC, 0644);
     DO(write(fd, "hello", 5));
     DO(lseek(fd, 0, SEEK_CUR));
@@ -72,7 +72,7 @@ static void offsets(void) {
     DO(pwrite(fd, text, 3, -1));
     DO(dup3(fd, 40, O_CLOEXEC) == 40);
     DO(dup2(fd, fd) == fd);
-    // What fails leaves the target as it is.
+    // A failed duplication leaves its target open.
     DO(dup2(12345, 40));
     DO(dup3(fd, 40, 0x5555));
     DO(dup3(fd, fd, 0));
@@ -80,10 +80,10 @@ static void offsets(void) {
     DO(lseek(40, 0, SEEK_CUR));
     close(40);
     close(fd);
-    sum("a.log");
+    print_checksum("a.log");
 }
 
-static void vectors(void) {
+static void vectored_reads_and_writes(void) {
     int fd = open("v.log", O_RDWR | O_CREAT | O_TRUNC, 0644);
     struct iovec parts[3] = {{big, 5000}, {big + 100, 0}, {big + 7, 4095}};
     DO(writev(fd, parts, 3));
@@ -98,10 +98,10 @@ static void vectors(void) {
     DO(preadv2(fd, into, 2, -1, 0));
     DO(memcmp(two + 1000, big + 4000, 1000));
     close(fd);
-    sum("v.log");
+    print_checksum("v.log");
 }
 
-static void appends(void) {
+static void appends_and_sync_calls(void) {
     int fd = open("p.log", O_WRONLY | O_CREAT | O_APPEND, 0644);
     for (int i = 0; i < 40; i++) write(fd, big + i, 1000 + i);
     DO(lseek(fd, 0, SEEK_SET));
@@ -122,10 +122,10 @@ static void appends(void) {
     fd = open("p.log", O_WRONLY | O_APPEND);
     DO(write(fd, big, 100));
     close(fd);
-    sum("p.log");
+    print_checksum("p.log");
 }
 
-static void lengths(void) {
+static void lengths_after_truncation(void) {
     struct stat of;
     struct statx more;
     int fd = open("l.log", O_RDWR | O_CREAT, 0600);
@@ -153,15 +153,15 @@ static void lengths(void) {
     DO(posix_fallocate(fd, 0, 100));
     DO(fallocate(fd, 0, -1, 5));
     close(fd);
-    sum("l.log");
+    print_checksum("l.log");
     fd = open("l.log", O_RDWR | O_TRUNC);
     DO(write(fd, "short", 5));
     close(fd);
-    sum("l.log");
+    print_checksum("l.log");
 }
 
-// What is cut while another file is written goes on at its new end.
-static void cuts(void) {
+// After a truncation while another file is written, appends continue at the new end.
+static void truncated_file_continues_beside_another(void) {
     struct stat of;
     int fd = open("x.log", O_RDWR | O_CREAT | O_APPEND, 0600);
     DO(write(fd, big, 100));
@@ -177,12 +177,12 @@ static void cuts(void) {
     DO(of.st_size);
     close(fd);
     close(other);
-    sum("x.log");
-    sum("y.log");
+    print_checksum("x.log");
+    print_checksum("y.log");
 }
 
-// The last block is written over after it was forced, and forced again.
-static void overwrites(void) {
+// The last block is overwritten after an fsync, and synced again.
+static void last_block_is_overwritten_after_fsync(void) {
     int fd = open("w.log", O_RDWR | O_CREAT, 0600);
     char text[8] = {0};
     write(fd, big, 5000);
@@ -200,11 +200,11 @@ static void overwrites(void) {
     }
     DO(fdatasync(fd));
     close(fd);
-    sum("w.log");
+    print_checksum("w.log");
 }
 
-// What zones cannot hold.
-static void rewrites(void) {
+// Overwrites, holes and extensions move a file to the ordinary file system.
+static void writes_that_zones_cannot_hold(void) {
     int fd = open("r.log", O_RDWR | O_CREAT, 0600), again;
     write(fd, big, 60000);
     fsync(fd);
@@ -215,23 +215,23 @@ static void rewrites(void) {
     DO(pwrite(again, "x", 1, 100));
     close(again);
     close(fd);
-    sum("r.log");
+    print_checksum("r.log");
     fd = open("h.log", O_RDWR | O_CREAT, 0600);
     DO(write(fd, "a", 1));
     DO(pwrite(fd, "b", 1, 9000));
     DO(lseek(fd, 0, SEEK_CUR));
     close(fd);
-    sum("h.log");
+    print_checksum("h.log");
     fd = open("f.log", O_RDWR | O_CREAT, 0600);
     DO(write(fd, big, 5000));
     DO(ftruncate(fd, 20000));
     close(fd);
-    sum("f.log");
+    print_checksum("f.log");
     DO(truncate("v.log", 123456));
-    sum("v.log");
+    print_checksum("v.log");
 }
 
-static void mappings(void) {
+static void mappings_read_and_write(void) {
     int fd = open("m.log", O_RDWR | O_CREAT, 0600);
     write(fd, big, 150000);
     char *map = mmap(NULL, 150000, PROT_READ, MAP_SHARED, fd, 0);
@@ -248,10 +248,10 @@ static void mappings(void) {
     DO(msync(map, 150000, MS_SYNC));
     DO(munmap(map, 150000));
     close(fd);
-    sum("m.log");
+    print_checksum("m.log");
 }
 
-static void names(void) {
+static void renames_links_and_removals(void) {
     struct stat of;
     int fd = open("n.log", O_RDWR | O_CREAT | O_EXCL, 0600), folder = open(".", O_DIRECTORY);
     write(fd, big, 9000);
@@ -261,13 +261,13 @@ static void names(void) {
     DO(access("o.log", R_OK));
     DO(link("o.log", "second.log"));
     DO(unlink("o.log"));
-    sum("second.log");
+    print_checksum("second.log");
     DO(renameat(folder, "second.log", folder, "stray.txt"));
-    sum("stray.txt");
+    print_checksum("stray.txt");
     int over = openat(folder, "t.log", O_WRONLY | O_CREAT, 0600);
     write(over, big + 5, 5000);
     DO(rename("t.log", "stray.txt"));
-    sum("stray.txt");
+    print_checksum("stray.txt");
     DO(pread(fd, big + 190000, 100, 8000));
     DO(write(over, "more", 4));
     DO(unlinkat(folder, "stray.txt", 0));
@@ -289,8 +289,8 @@ static void names(void) {
     DO(count);
 }
 
-// What links lead to is what it is by its own name.
-static void links(void) {
+// Calls through a symbolic link act on the placed file as calls by its own name do.
+static void symbolic_links_resolve_to_placed_files(void) {
     struct stat of;
     struct statx more;
     int fd = open("k.log", O_RDWR | O_CREAT, 0600);
@@ -308,15 +308,15 @@ static void links(void) {
     close(fd);
     DO(stat("link.txt", &of));
     DO(of.st_size);
-    sum("k.log");
+    print_checksum("k.log");
     DO(truncate("link.txt", 31000));
-    sum("k.log");
+    print_checksum("k.log");
     DO(truncate("link.txt", -1));
     DO(unlink("link.txt"));
-    sum("k.log");
+    print_checksum("k.log");
 }
 
-static void transfers(void) {
+static void copies_between_files(void) {
     int from = open("a.log", O_RDONLY), to = open("c.log", O_RDWR | O_CREAT, 0600);
     off_t at = 2;
     DO(copy_file_range(from, &at, to, NULL, 4, 0));
@@ -325,7 +325,7 @@ static void transfers(void) {
     DO(lseek(from, 0, SEEK_CUR));
     close(from);
     close(to);
-    sum("c.log");
+    print_checksum("c.log");
     // Clones are refused, or are copies.
     from = open("c.log", O_RDONLY);
     to = open("clone.txt", O_RDWR | O_CREAT, 0600);
@@ -340,7 +340,7 @@ static void transfers(void) {
     close(to);
 }
 
-static void streams(void) {
+static void stdio_streams(void) {
     FILE *file = fopen("s.log", "w");
     fprintf(file, "by a stream\n");
     fclose(file);
@@ -355,13 +355,13 @@ static void streams(void) {
     fseek(file, 0, SEEK_END);
     fputs("other\n", file);
     fclose(file);
-    sum("s.log");
-    sum("p.log");
-    sum("q.log");
+    print_checksum("s.log");
+    print_checksum("p.log");
+    print_checksum("q.log");
 }
 
-// What goes around the usual calls, and what others do with what they are given.
-static void others(void) {
+// Direct I/O, system calls by number, locks, inheritance by programs, and invalid arguments.
+static void direct_io_raw_calls_and_bad_arguments(void) {
     static char page[8192] __attribute__((aligned(4096)));
     struct stat of;
     memset(page, 'p', sizeof page);
@@ -399,7 +399,7 @@ static void others(void) {
     DO(syscall(SYS_sendfile, made, fd, &from, 6L));
     close(made);
     DO(syscall(SYS_renameat2, AT_FDCWD, "number.log", AT_FDCWD, "renamed.log", 0L));
-    sum("renamed.log");
+    print_checksum("renamed.log");
     DO(syscall(SYS_unlinkat, AT_FDCWD, "renamed.log", 0L));
     DO(fchmod(fd, 0600));
     DO(fstat(fd, &of));
@@ -411,7 +411,7 @@ static void others(void) {
     DO(futimens(fd, times));
     DO(fstat(fd, &of));
     DO(of.st_mtime);
-    // A program that a child becomes reads what it was given.
+    // A program executed by a child reads the placed file as its standard input.
     fflush(stdout);
     lseek(fd, 0, SEEK_SET);
     if (fork() == 0) {
@@ -424,15 +424,15 @@ static void others(void) {
     puts("");
     DO(status);
     fflush(stdout);
-    // A child writes where its parent was.
+    // A child writes at the offset of its parent.
     lseek(fd, 0, SEEK_END);
     if (fork() == 0) _exit(write(fd, "from the child", 14) == 14 ? 0 : 1);
     DO(wait(&status) > 0);
     DO(status);
     close(fd);
-    sum("e.log");
+    print_checksum("e.log");
     DO(open(".", O_RDWR | O_CREAT, 0600));
-    // What leads nowhere is the system's to refuse.
+    // Invalid pointers and descriptors get the error of the kernel.
     for (int i = 0; i < 2; i++) {
         char *nowhere = i ? (char *)0xdeadc0de : NULL;
         DO(open(nowhere, O_RDWR));
@@ -453,8 +453,8 @@ static void others(void) {
     DO(fcntl(12345, F_GETFL));
 }
 
-// Whoever has inherited a descriptor goes on where the others were.
-static void inherited(void) {
+// Processes that inherit a descriptor share its offset.
+static void children_share_the_offset(void) {
     int status, fd = open("z.log", O_RDWR | O_CREAT, 0600);
     char text[8] = {0};
     DO(write(fd, "parent ", 7));
@@ -474,7 +474,7 @@ static void inherited(void) {
     DO(wait(&status) > 0);
     DO(write(fd, "end", 3));
     close(9);
-    sum("z.log");
+    print_checksum("z.log");
     DO(lseek(fd, 0, SEEK_SET));
     if (fork() == 0) _exit(read(fd, text, 4) == 4 ? 0 : 1);
     DO(wait(&status) > 0);
@@ -487,7 +487,7 @@ static void inherited(void) {
     DO(lseek(fd, 0, SEEK_CUR));
     DO(lseek(fd, -100, SEEK_CUR));
     close(fd);
-    // What has never forked starts a program.
+    // The file is new since the last fork when the process starts programs.
     fd = open("zz.log", O_RDWR | O_CREAT, 0600);
     write(fd, "first ", 6);
     dup2(fd, 9);
@@ -496,24 +496,24 @@ static void inherited(void) {
     write(fd, "fourth", 6);
     close(9);
     close(fd);
-    sum("zz.log");
+    print_checksum("zz.log");
 }
 
 int main(void) {
     for (size_t i = 0; i < sizeof big; i++) big[i] = (char)(i * 7 + i / 251);
-    offsets();
-    vectors();
-    appends();
-    lengths();
-    cuts();
-    overwrites();
-    rewrites();
-    mappings();
-    names();
-    links();
-    transfers();
-    streams();
-    others();
-    inherited();
+    offsets_are_shared_by_duplicates();
+    vectored_reads_and_writes();
+    appends_and_sync_calls();
+    lengths_after_truncation();
+    truncated_file_continues_beside_another();
+    last_block_is_overwritten_after_fsync();
+    writes_that_zones_cannot_hold();
+    mappings_read_and_write();
+    renames_links_and_removals();
+    symbolic_links_resolve_to_placed_files();
+    copies_between_files();
+    stdio_streams();
+    direct_io_raw_calls_and_bad_arguments();
+    children_share_the_offset();
     return 0;
 }

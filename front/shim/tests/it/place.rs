@@ -116,7 +116,7 @@ pub(super) fn compare(place: &Place, program: &Path, rules: &Path, zones: Option
 }
 
 #[test]
-fn calls_on_files_that_no_rule_names_are_as_without_the_library() {
+fn calls_on_unplaced_files_behave_as_without_the_library() {
     let place = Place::new();
     let program = place.build(PROGRAM, "calls");
     let (rules, zones) = (rules(&place, &rule("sst")), zones(&place, 16));
@@ -126,7 +126,7 @@ fn calls_on_files_that_no_rule_names_are_as_without_the_library() {
 }
 
 #[test]
-fn calls_on_placed_files_are_as_without_the_library() {
+fn calls_on_placed_files_behave_as_without_the_library() {
     let place = Place::new();
     let program = place.build(PROGRAM, "calls");
     let (rules, zones) = (rules(&place, &rule("log")), zones(&place, 16));
@@ -190,7 +190,7 @@ int main(void) {
 "#;
 
 #[test]
-fn nothing_is_allocated_before_a_program_begins() {
+fn library_allocates_nothing_before_main() {
     let place = Place::new();
     let program = place.build(ALLOCATES, "allocates");
     let (rules, zones) = (rules(&place, &rule("log")), zones(&place, 8));
@@ -198,7 +198,7 @@ fn nothing_is_allocated_before_a_program_begins() {
 }
 
 #[test]
-fn hints_change_nothing_that_a_program_sees() {
+fn lifetime_hints_do_not_change_results_of_calls() {
     let place = Place::new();
     let program = place.build(PROGRAM, "calls");
     let rules = rules(&place, &rule("log"));
@@ -219,7 +219,7 @@ pub(super) fn script(place: &Place, script: &str, rules: &Path, zones: &Path) ->
 }
 
 #[test]
-fn tools_under_the_library_see_what_others_have_placed() {
+fn tools_under_the_library_read_files_placed_by_others() {
     let place = Place::new();
     let (rules, zones) = (rules(&place, &rule("log")), zones(&place, 16));
     let make = "head -c 3000000 /dev/urandom > x; cat x > a.log; cmp x a.log && cp a.log b.log \
@@ -392,7 +392,7 @@ int main(int argc, char **argv) {
 "#;
 
 #[test]
-fn writes_that_are_to_be_durable_are_in_zones_when_they_return() {
+fn synchronous_writes_are_in_zones_when_they_return() {
     let place = Place::new();
     let program = place.build(DURABLE, "durable");
     let (rules, zones) = (rules(&place, &rule("log")), zones(&place, 16));
@@ -553,7 +553,7 @@ const BENCH: &str = "--num=60000 --value_size=400 --write_buffer_size=2097152 --
                      --compression_type=none --target_file_size_base=2097152";
 
 #[test]
-fn a_database_finds_all_that_it_has_placed() {
+fn database_reads_back_its_placed_files() {
     let Some(program) = installed("db_bench") else {
         return;
     };

@@ -1,4 +1,4 @@
-// What is printed to descriptors, of arguments that come in registers and on the stack.
+// dprintf and its variants, with arguments in registers and on the stack.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdarg.h>
@@ -7,7 +7,7 @@
 
 #include "said.h"
 
-// With checks a compiler takes others for these names.
+// Named by symbol: under _FORTIFY_SOURCE, compilers replace dprintf by the checked variant.
 extern int plain(int, const char *, ...) __asm__("dprintf");
 extern int checked(int, int, const char *, ...) __asm__("__dprintf_chk");
 extern int of_list(int, const char *, va_list) __asm__("vdprintf");

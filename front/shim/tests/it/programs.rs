@@ -42,7 +42,7 @@ fn threads_signals_forks_and_violence_lose_nothing() {
 }
 
 #[test]
-fn allocator_that_makes_calls_under_its_lock_is_recorded_and_asked_for_no_memory() {
+fn calls_of_an_allocator_under_its_lock_are_recorded_without_allocating() {
     let place = Place::new();
     let program = place.build(include_str!("within.c"), "within");
     let recorded = place.record("work", &program, &[]);
@@ -51,7 +51,7 @@ fn allocator_that_makes_calls_under_its_lock_is_recorded_and_asked_for_no_memory
 }
 
 #[test]
-fn a_database_is_as_large_as_its_writes_say() {
+fn recorded_writes_of_a_database_give_its_file_lengths() {
     let Some(program) = installed("sqlite3") else {
         return;
     };
@@ -72,7 +72,7 @@ fn a_database_is_as_large_as_its_writes_say() {
 }
 
 #[test]
-fn a_database_with_a_log_maps_its_index() {
+fn recorded_database_with_a_log_maps_its_index() {
     let Some(program) = installed("sqlite3") else {
         return;
     };
@@ -85,7 +85,7 @@ fn a_database_with_a_log_maps_its_index() {
 }
 
 #[test]
-fn an_archive_is_written_and_read() {
+fn recorded_archive_is_written_and_read() {
     let Some(program) = installed("tar") else {
         return;
     };
@@ -118,7 +118,7 @@ fn an_archive_is_written_and_read() {
 }
 
 #[test]
-fn a_clone_is_as_large_as_its_writes_say() {
+fn recorded_writes_of_a_clone_give_its_file_lengths() {
     let Some(program) = installed("git") else {
         return;
     };
@@ -145,7 +145,7 @@ fn a_clone_is_as_large_as_its_writes_say() {
 }
 
 #[test]
-fn a_key_value_store_is_as_large_as_its_writes_say() {
+fn recorded_writes_of_a_key_value_store_give_its_file_lengths() {
     let Some(program) = installed("db_bench") else {
         return;
     };
@@ -188,7 +188,7 @@ fn postgresql() -> Option<PathBuf> {
 }
 
 #[test]
-fn a_server_and_its_clients_are_as_large_as_their_writes_say() {
+fn recorded_writes_of_a_server_and_clients_give_their_file_lengths() {
     let Some(programs) = postgresql() else { return };
     let place = Place::new();
     let programs = programs.display().to_string();

@@ -1,5 +1,4 @@
-// Streams over placed files that are opened anew over something else, and what each call
-// answers, as lines.
+// freopen of streams on placed files. Prints the result of each call, one line each.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdlib.h>
@@ -9,13 +8,13 @@
 
 #include "said.h"
 
-static void size(const char *path) {
+static void print_length(const char *path) {
     struct stat of;
     printf("%s: %ld bytes\n", path, stat(path, &of) == 0 ? (long)of.st_size : -1);
 }
 
-// What is not opened is closed: its number is another one's.
-static void in_vain(void) {
+// After a failed freopen the descriptor is closed and its number is reused.
+static void failed_freopen_closes_the_descriptor(void) {
     int ends[2];
     char text[8] = {0};
     FILE *file = fopen("a.log", "w");
@@ -30,11 +29,11 @@ static void in_vain(void) {
     puts(text);
     close(ends[0]);
     close(ends[1]);
-    size("a.log");
+    print_length("a.log");
 }
 
-// A file that no rule names has an offset of its own.
-static void over_an_ordinary_one(void) {
+// The ordinary file has an offset in the kernel, which a child does not disturb.
+static void freopen_from_placed_to_ordinary_file(void) {
     FILE *file = fopen("b.log", "w");
     DO(fputs("placed", file) >= 0);
     DO(fflush(file));
@@ -46,12 +45,12 @@ static void over_an_ordinary_one(void) {
     DO(wait(&status) > 0);
     DO(fputs(" one", file) >= 0);
     DO(fclose(file));
-    size("b.log");
-    size("b.txt");
+    print_length("b.log");
+    print_length("b.txt");
 }
 
-// The old file is closed: what stands for it is as long, and a nameless one is gone.
-static void over_another_one(void) {
+// The old file is closed, so that its placeholder has the full length.
+static void freopen_from_placed_to_placed_file(void) {
     FILE *file = fopen("c.log", "w");
     DO(fputs("as long as this", file) >= 0);
     file = freopen("d.log", "w", file);
@@ -62,12 +61,13 @@ static void over_another_one(void) {
     DO(file != NULL && fread(text, 1, 15, file) == 7);
     puts(text);
     DO(fclose(file));
-    size("c.log");
-    size("d.log");
+    print_length("c.log");
+    print_length("d.log");
 }
 
-// Each takes more than half of the zones of the test.
-static void nameless(void) {
+// Each file takes more than half of the zones, so the next one fits only after the unlinked file
+// was closed.
+static void freopen_frees_the_zones_of_an_unlinked_file(void) {
     enum { PART = 1 << 20 };
     char *data = calloc(1, PART);
     FILE *file = fopen("first.log", "w");
@@ -82,9 +82,9 @@ static void nameless(void) {
 }
 
 int main(void) {
-    in_vain();
-    over_an_ordinary_one();
-    over_another_one();
-    nameless();
+    failed_freopen_closes_the_descriptor();
+    freopen_from_placed_to_ordinary_file();
+    freopen_from_placed_to_placed_file();
+    freopen_frees_the_zones_of_an_unlinked_file();
     return 0;
 }

@@ -91,7 +91,7 @@ fn without_zones(place: &Place, script: &str, rules: &Path) -> Output {
 }
 
 #[test]
-fn a_placed_file_that_cannot_be_reached_answers_with_an_error_and_is_whole_afterwards() {
+fn unreachable_placed_file_returns_errors_and_is_intact_afterwards() {
     let place = Place::new();
     let (good, zones) = (rules(&place, &rule("log")), zones(&place, 16));
     script(&place, "echo kept > a.log", &good, &zones);
@@ -181,17 +181,17 @@ fn handler_inside_a_placed_call_never_waits() {
 }
 
 #[test]
-fn files_that_no_rule_names_are_asked_for_and_read_without_allocating() {
+fn unplaced_files_are_opened_and_read_without_allocating() {
     same(&Place::new(), include_str!("alloc.c"), "alloc");
 }
 
 #[test]
-fn allocator_that_makes_calls_under_its_lock_is_asked_for_no_memory() {
+fn calls_of_an_allocator_under_its_lock_allocate_nothing() {
     same(&Place::new(), include_str!("within.c"), "within");
 }
 
 #[test]
-fn the_length_of_a_placed_file_that_cannot_be_reached_is_an_error() {
+fn length_of_an_unreachable_placed_file_is_an_error() {
     let place = Place::new();
     let source = r#"
         #define _GNU_SOURCE
@@ -237,7 +237,7 @@ fn the_length_of_a_placed_file_that_cannot_be_reached_is_an_error() {
 }
 
 #[test]
-fn a_handler_may_jump_out_of_a_placed_write() {
+fn handler_can_jump_out_of_a_placed_write() {
     same(&Place::new(), include_str!("jumps.c"), "jumps");
 }
 
@@ -257,12 +257,12 @@ fn child_of_an_unseen_fork_connects_on_its_own() {
 }
 
 #[test]
-fn a_thread_that_is_cancelled_ends_at_a_placed_call() {
+fn cancelled_thread_ends_at_a_placed_call() {
     same(&Place::new(), include_str!("cancel.c"), "cancel");
 }
 
 #[test]
-fn a_child_has_open_what_its_parent_has_as_it_forks() {
+fn child_inherits_the_descriptors_open_at_the_fork() {
     let place = Place::new();
     let program = place.build(include_str!("heirs.c"), "heirs");
     assert_eq!(placed(&place, &program), "bad 0, some 1\n");

@@ -1,4 +1,5 @@
-// What a call answers, as a line. What includes this has to define _GNU_SOURCE before all.
+// DO(call) prints a call's text, its result and, if negative, the name of errno. Files that include
+// this header define _GNU_SOURCE first.
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-// Several processes and the same placed files. Says "ok" at the end of each part.
+// Several processes use the same placed files. Prints "ok" after each part.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -24,7 +24,7 @@ static void join(int children) {
     }
 }
 
-// Appends of many processes at once: none is lost, none is torn.
+// Concurrent appends of several processes: none is lost or torn.
 static void appends(int before) {
     enum { WRITERS = 4, RECORDS = 1500, SIZE = 97 };
     int shared = before ? open("a.log", O_CREAT | O_WRONLY | O_APPEND, 0644) : -1;
@@ -55,8 +55,8 @@ static void appends(int before) {
     CHECK(unlink("a.log") == 0);
 }
 
-// Writes of many processes at an offset that they share: none is lost, none is torn.
-static void at_a_shared_offset(void) {
+// Concurrent writes at an offset that processes share: none is lost or torn.
+static void writes_at_a_shared_offset(void) {
     enum { WRITERS = 4, RECORDS = 400, SIZE = 97 };
     int fd = open("t.log", O_CREAT | O_RDWR, 0644);
     char record[SIZE];
@@ -71,7 +71,7 @@ static void at_a_shared_offset(void) {
     join(WRITERS);
     CHECK(lseek(fd, 0, SEEK_CUR) == WRITERS * RECORDS * SIZE);
     CHECK(lseek(fd, 0, SEEK_SET) == 0);
-    // And they read all of it together, each record once.
+    // The processes read the file through the shared offset, each record once.
     int back[2];
     CHECK(pipe(back) == 0);
     for (int w = 0; w < WRITERS; w++) {
@@ -95,8 +95,8 @@ static void at_a_shared_offset(void) {
     close(fd);
 }
 
-// What one has written another one finds at once, by any call.
-static void at_once(void) {
+// Data written by one process are visible to another at once, to every call.
+static void writes_are_visible_to_others_at_once(void) {
     enum { ROUNDS = 1500, SIZE = 333 };
     int to[2], back[2];
     CHECK(pipe(to) == 0 && pipe(back) == 0);
@@ -126,8 +126,8 @@ static void at_once(void) {
     close(fd);
 }
 
-// A file without a name is there while any process has it open.
-static void nameless(void) {
+// An unlinked file keeps its data while any process has it open.
+static void unlinked_file_lives_while_open(void) {
     int fd = open("u.log", O_CREAT | O_RDWR, 0644), to[2];
     CHECK(pipe(to) == 0);
     CHECK(write(fd, "kept here", 9) == 9);
@@ -146,9 +146,9 @@ static void nameless(void) {
     join(1);
 }
 
-// One moves a file to the ordinary file system, by what it does to it, and the other one
-// goes on as if nothing had been.
-static void moved(void) {
+// An overwrite by one process moves the file to the ordinary file system; the descriptor of the
+// other process stays valid.
+static void reader_follows_a_file_to_the_ordinary_file_system(void) {
     char data[9000], seen[9000];
     memset(data, 'd', sizeof data);
     int fd = open("m.log", O_CREAT | O_RDWR, 0644);
@@ -170,9 +170,9 @@ static void moved(void) {
     close(fd);
 }
 
-// One forces a file while the other one moves it to the ordinary file system and goes on
-// writing there: what is written there stays.
-static void moved_while_forced(void) {
+// One process syncs a file while the other moves it to the ordinary file system and writes there:
+// the later writes stay.
+static void fsync_during_a_move_loses_no_later_write(void) {
     enum { ROUNDS = 150 };
     char data[5000], name[20];
     memset(data, 'd', sizeof data);
@@ -197,8 +197,8 @@ static void moved_while_forced(void) {
     }
 }
 
-// One cuts and writes anew what another one has read and mapped.
-static void cut(void) {
+// One process truncates and rewrites a file that another has read and mapped.
+static void truncation_is_seen_by_readers_and_mappings(void) {
     enum { SIZE = 50000 };
     static char data[SIZE], seen[SIZE];
     int to[2], back[2];
@@ -249,8 +249,8 @@ static void *writes(void *file) {
     return NULL;
 }
 
-// Threads write while others fork, and handlers come upon all of them.
-static void forked(void) {
+// Threads write while other threads fork and signal handlers interrupt all of them.
+static void writes_beside_forks_and_handlers(void) {
     enum { FORKS = 150 };
     pthread_t threads[3];
     int files[3];
@@ -290,8 +290,8 @@ static void forked(void) {
     close(handler_fd);
 }
 
-// It is killed with much that was never forced.
-static void killed(void) {
+// A process is killed after many writes without a sync.
+static void kill_loses_no_written_data(void) {
     if (fork() == 0) {
         int fd = open("k.log", O_CREAT | O_WRONLY, 0644);
         char data[1000];
@@ -320,28 +320,28 @@ int main(void) {
     appends(1);
     puts("ok appends by what was inherited");
     fflush(stdout);
-    at_a_shared_offset();
+    writes_at_a_shared_offset();
     puts("ok at a shared offset");
     fflush(stdout);
-    at_once();
+    writes_are_visible_to_others_at_once();
     puts("ok at once");
     fflush(stdout);
-    nameless();
+    unlinked_file_lives_while_open();
     puts("ok nameless");
     fflush(stdout);
-    moved();
+    reader_follows_a_file_to_the_ordinary_file_system();
     puts("ok moved");
     fflush(stdout);
-    moved_while_forced();
+    fsync_during_a_move_loses_no_later_write();
     puts("ok moved while forced");
     fflush(stdout);
-    cut();
+    truncation_is_seen_by_readers_and_mappings();
     puts("ok cut");
     fflush(stdout);
-    forked();
+    writes_beside_forks_and_handlers();
     puts("ok forked");
     fflush(stdout);
-    killed();
+    kill_loses_no_written_data();
     puts("ok killed");
     return 0;
 }

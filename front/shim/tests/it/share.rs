@@ -9,7 +9,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 #[test]
-fn processes_share_files_as_if_these_were_ordinary_ones() {
+fn processes_share_placed_files_like_ordinary_files() {
     let place = Place::new();
     let program = place.build(include_str!("share.c"), "share");
     let (rules, zones) = (rules(&place, &rule("log")), zones(&place, 16));

@@ -22,7 +22,7 @@ fn stream_reports_writes_that_full_zones_refused() {
 }
 
 #[test]
-fn a_stream_that_is_opened_anew_leaves_the_placed_file_that_it_was() {
+fn freopen_detaches_the_stream_from_its_placed_file() {
     let place = Place::new();
     let program = place.build(include_str!("reopened.c"), "reopened");
     let (rules, zones) = (rules(&place, &rule("log")), zones(&place, 8));

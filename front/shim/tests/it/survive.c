@@ -1,6 +1,6 @@
-// Writes records and forces each, for a number of milliseconds, while its daemon is killed.
-// An error of a write or a force is answered as a careful program does: it opens the file
-// anew and looks what is there. Says how many records were forced, and how often that was.
+// Writes records with an fsync after each, for some milliseconds, while the daemon is killed.
+// After an error of write or fsync it acts as a careful program: it reopens the file and checks its
+// length. Prints the number of synced records and the number of errors.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -20,35 +20,35 @@ static double now(void) {
 
 int main(int argc, char **argv) {
     double end = now() + (argc > 1 ? atof(argv[1]) : 1000);
-    long forced = 0, again = 0;
+    long synced = 0, errors = 0;
     int fd = open("s.log", O_CREAT | O_RDWR | O_APPEND, 0644);
     int still = open("still.log", O_CREAT | O_RDWR, 0644);
-    if (write(still, "forced long ago", 15) != 15 || fsync(still) != 0) return 1;
+    if (write(still, "synced long ago", 15) != 15 || fsync(still) != 0) return 1;
     char record[SIZE], seen[SIZE];
     while (now() < end) {
-        memset(record, (int)forced, SIZE);
+        memset(record, (int)synced, SIZE);
         if (write(fd, record, SIZE) == SIZE && fsync(fd) == 0) {
-            forced++;
+            synced++;
             continue;
         }
         if (errno != EIO) return perror("write"), 2;
-        again++;
+        errors++;
         close(fd);
         while ((fd = open("s.log", O_RDWR | O_APPEND)) < 0 && now() < end + 5000) usleep(1000);
         long size = lseek(fd, 0, SEEK_END);
-        if (size % SIZE != 0 || size / SIZE < forced) {
-            fprintf(stderr, "%ld bytes of %ld records\n", size, forced);
+        if (size % SIZE != 0 || size / SIZE < synced) {
+            fprintf(stderr, "%ld bytes of %ld records\n", size, synced);
             return 3;
         }
-        forced = size / SIZE;
-        // What was forced is not touched by the death of the daemon, nor is who has it open.
-        if (pread(still, seen, 15, 0) != 15 || memcmp(seen, "forced long ago", 15)) return 4;
+        synced = size / SIZE;
+        // A file synced before the kill keeps its data, also through a descriptor that stayed open.
+        if (pread(still, seen, 15, 0) != 15 || memcmp(seen, "synced long ago", 15)) return 4;
     }
-    for (long i = 0; i < forced; i++) {
+    for (long i = 0; i < synced; i++) {
         if (pread(fd, seen, SIZE, i * SIZE) != SIZE) return 5;
         for (int at = 0; at < SIZE; at++)
             if (seen[at] != (char)i) return 6;
     }
-    printf("%ld %ld\n", forced, again);
+    printf("%ld %ld\n", synced, errors);
     return 0;
 }

@@ -1,5 +1,5 @@
-// Mappings of placed files, whose zones stay as they are for as long as these are there: also
-// of one that is at the addresses of another one, and of a child's. The allocator unmaps, too.
+// Zones are not reset while a placed file in them is mapped: also if the mapping reuses the
+// addresses of an earlier one, or belongs to a child. The allocator here calls munmap itself.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@ static char data[PART];
 static int unmapping;
 static void *second;
 
-// As an allocator does that gives back memory as it takes some.
+// An allocator that returns memory to the system during an allocation.
 void *malloc(size_t len) {
     if (unmapping) {
         unmapping = 0;
@@ -28,26 +28,26 @@ void *malloc(size_t len) {
     return __libc_malloc(len);
 }
 
-static int make(const char *path, char with) {
+static int create_filled(const char *path, char with) {
     int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0644);
     memset(data, with, sizeof data);
     if (write(fd, data, LEN) != LEN || fsync(fd) != 0) _exit(7);
     return fd;
 }
 
-// Nobody but a mapping has the file any more.
-static void *map_and_drop(const char *path, char with, void *at) {
-    int fd = make(path, with);
+// Maps a file and unlinks and closes it, so that only the mapping refers to it.
+static void *map_and_unlink(const char *path, char with, void *at) {
+    int fd = create_filled(path, with);
     void *map = mmap(at, LEN, PROT_READ, MAP_PRIVATE | (at ? MAP_FIXED : 0), fd, 0);
     close(fd);
     unlink(path);
     return map;
 }
 
-// Every zone that may be reset is, and more than once.
-static void churn(void) {
+// Fills and removes files three times the capacity, so that every free zone is reset.
+static void reset_free_zones(void) {
     for (int round = 0; round < 3; round++) {
-        int fd = make("churn.log", 'x');
+        int fd = create_filled("churn.log", 'x');
         long done = LEN;
         for (int i = 1; i < 24; i++) done += write(fd, data, sizeof data);
         if (done != 24L * PART) _exit(6);
@@ -56,46 +56,46 @@ static void churn(void) {
     }
 }
 
-static int holds(const char *map, char with) {
+static int is_filled_with(const char *map, char with) {
     for (long at = 0; at < LEN; at++)
         if (map[at] != with) return 0;
     return 1;
 }
 
-static void maps_there(void *at) {
-    second = map_and_drop("second.log", 's', at);
+static void map_second_file(void *at) {
+    second = map_and_unlink("second.log", 's', at);
 }
 
-// The addresses of one that is unmapped are at once those of another one.
-static void at_once(void) {
-    void *first = map_and_drop("first.log", 'f', NULL);
-    meanwhile = maps_there;
+// A second mapping takes the addresses during the munmap of the first one.
+static void reused_addresses_keep_the_new_mapping(void) {
+    void *first = map_and_unlink("first.log", 'f', NULL);
+    meanwhile = map_second_file;
     DO(munmap(first, LEN));
     DO(second == first);
-    churn();
-    DO(holds(second, 's'));
+    reset_free_zones();
+    DO(is_filled_with(second, 's'));
     DO(munmap(second, LEN));
 }
 
-// What is not unmapped is kept.
-static void refused(void) {
-    char *map = map_and_drop("kept.log", 'k', NULL);
+// munmap with invalid arguments fails and keeps the mapping's zones.
+static void refused_unmapping_keeps_the_zones(void) {
+    char *map = map_and_unlink("kept.log", 'k', NULL);
     DO(munmap(map + 1, LEN));
     DO(munmap(map - 1, LEN + 4096));
-    churn();
-    DO(holds(map, 'k'));
+    reset_free_zones();
+    DO(is_filled_with(map, 'k'));
     DO(munmap(map, LEN));
 }
 
-static void allocator(void) {
+static void allocator_unmaps_inside_calls(void) {
     unmapping = 1;
-    char *map = map_and_drop("malloc.log", 'm', NULL);
+    char *map = map_and_unlink("malloc.log", 'm', NULL);
     DO(munmap(map, LEN));
     unmapping = 0;
 }
 
-// A child has the mappings of its parent, and has them when that is gone.
-static void inherited(void) {
+// A child inherits mappings and keeps their zones after its parent has ended.
+static void child_keeps_mappings_of_an_ended_parent(void) {
     int status = 1, ends[2], done[2];
     char word;
     DO(pipe(ends));
@@ -103,14 +103,14 @@ static void inherited(void) {
     fflush(stdout);
     pid_t parent = fork();
     if (parent == 0) {
-        char *map = map_and_drop("parent.log", 'p', NULL);
-        char *other = map_and_drop("other.log", 'o', NULL);
+        char *map = map_and_unlink("parent.log", 'p', NULL);
+        char *other = map_and_unlink("other.log", 'o', NULL);
         if (fork() != 0) _exit(0);
         close(ends[1]);
         word = read(ends[0], &word, 1) == 0 ? 'e' : 'n';
         if (munmap(other, LEN) != 0) word = 'u';
-        churn();
-        if (!holds(map, 'p')) word = 'l';
+        reset_free_zones();
+        if (!is_filled_with(map, 'p')) word = 'l';
         _exit(write(done[1], &word, 1) != 1);
     }
     DO(waitpid(parent, &status, 0) == parent && status == 0);
@@ -121,9 +121,9 @@ static void inherited(void) {
 }
 
 int main(void) {
-    at_once();
-    refused();
-    allocator();
-    inherited();
+    reused_addresses_keep_the_new_mapping();
+    refused_unmapping_keeps_the_zones();
+    allocator_unmaps_inside_calls();
+    child_keeps_mappings_of_an_ended_parent();
     return 0;
 }

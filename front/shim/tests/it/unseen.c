@@ -1,5 +1,5 @@
-// Forks that do not go by the name of `fork`: parent and child use the same placed files at
-// the same time, and neither gets an answer that was meant for the other one.
+// Forks by forkpty, clone and daemon, which bypass the library's fork hook. Parent and child use
+// the same placed files concurrently, and neither receives a reply meant for the other.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pty.h>
@@ -19,10 +19,10 @@ static void must(long answer) {
 
 enum { ROUNDS = 1500, SIZE = 5000 };
 
-// Two files of different lengths, so that an answer about one of them is none about the other.
+// Two files of different lengths, so that a reply about the wrong file is detected.
 static int first, second;
 
-static long asks(int fd, int len, char with, int round) {
+static long check_file(int fd, int len, char with, int round) {
     char seen[8];
     struct stat of;
     long wrong = pread(fd, seen, 4, len - 4) != 4 || seen[0] != with || seen[3] != with;
@@ -31,13 +31,13 @@ static long asks(int fd, int len, char with, int round) {
     return wrong;
 }
 
-static long works(int fd, int len, char with, const char *own) {
+static long use_files(int fd, int len, char with, const char *own) {
     long wrong = 0;
     int mine = open(own, O_CREAT | O_RDWR | O_TRUNC, 0644);
     char line[100];
     memset(line, with, sizeof line);
     for (int round = 0; round < ROUNDS; round++) {
-        wrong += asks(fd, len, with, round);
+        wrong += check_file(fd, len, with, round);
         wrong += write(mine, line, sizeof line) != sizeof line;
     }
     wrong += lseek(mine, 0, SEEK_END) != ROUNDS * (int)sizeof line;
@@ -46,13 +46,13 @@ static long works(int fd, int len, char with, const char *own) {
     return wrong;
 }
 
-static void both(const char *how, pid_t child, int output) {
+static void parent_and_child_use_files(const char *how, pid_t child, int output) {
     if (child == 0) {
-        long wrong = works(second, SIZE + 1000, 'b', "child.log");
+        long wrong = use_files(second, SIZE + 1000, 'b', "child.log");
         if (output >= 0) dprintf(1, "wrong %ld\n", wrong);
         _exit(wrong != 0);
     }
-    long wrong = child < 0 ? 99 : works(first, SIZE, 'a', "parent.log");
+    long wrong = child < 0 ? 99 : use_files(first, SIZE, 'a', "parent.log");
     int status = 0;
     char said[100] = "";
     if (output > 0) {
@@ -75,26 +75,26 @@ int main(void) {
     char *map = mmap(NULL, SIZE, PROT_READ, MAP_SHARED, first, 0);
     int terminal = 0;
     pid_t child = forkpty(&terminal, NULL, NULL, NULL);
-    both("forkpty", child, terminal);
+    parent_and_child_use_files("forkpty", child, terminal);
     child = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
-    both("clone", child, -1);
-    // A child that only lets go of what it has takes nothing from its parent.
+    parent_and_child_use_files("clone", child, -1);
+    // A child that unmaps and closes inherited files does not affect its parent.
     child = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
     if (child == 0) {
         munmap(map, SIZE);
         close(first);
-        // And one of its own has what it has.
+        // A grandchild inherits the remaining file.
         pid_t grand = fork();
-        if (grand == 0) _exit(works(second, SIZE + 1000, 'b', "grand.log") != 0);
+        if (grand == 0) _exit(use_files(second, SIZE + 1000, 'b', "grand.log") != 0);
         int status;
         waitpid(grand, &status, 0);
         _exit(WEXITSTATUS(status));
     }
     int status;
     waitpid(child, &status, 0);
-    printf("let go: %d, %c, %ld\n", WEXITSTATUS(status), map[SIZE - 1], asks(first, SIZE, 'a', 0));
+    printf("let go: %d, %c, %ld\n", WEXITSTATUS(status), map[SIZE - 1], check_file(first, SIZE, 'a', 0));
     fflush(stdout);
-    // One that goes on without its parent, with what is not forced.
+    // A daemonized child continues with unsynced data of its ended parent.
     int late = open("late.log", O_CREAT | O_RDWR | O_TRUNC, 0644), end[2];
     char word;
     must(write(late, "one", 3));

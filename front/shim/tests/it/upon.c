@@ -1,6 +1,6 @@
-// A timer's handler makes every call on files, upon the same thread's calls on placed ones, while
-// another thread opens and closes these. What it is answered is right, or that it would wait for
-// itself; that only upon a call, and never of a file that is not placed.
+// A timer's handler makes every file call while it interrupts the same thread's calls on placed
+// files, and another thread opens and closes such files. Each result is right, or the error is
+// EDEADLK or EAGAIN; these only inside an interrupted call, and never for an ordinary file.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -23,7 +23,7 @@ static volatile long written, put;
 static int growing, kept, puts_to, forced, pipes[2];
 static const char text[] = "0123456789";
 
-// Whether a call was done; bad if it was refused and need not have been.
+// Whether a call succeeded; an unjustified error is noted as bad.
 static int done(long answer) {
     if (answer >= 0) return 1;
     int told = errno == EDEADLK || errno == EAGAIN;
@@ -40,7 +40,7 @@ static void right(int it) {
     if (!it) bad = 1 + (int)(ticks % CALLS);
 }
 
-// What is being written may be there already.
+// The length may include the write in progress.
 static void grown(long size) {
     right(size == written || size == written + SIZE);
 }
@@ -76,7 +76,7 @@ static void names(int which) {
             renamed = !renamed;
         break;
     case 7:
-        // One that could not be removed before is there still.
+        // A file whose removal was refused earlier still exists.
         if (link("kept.log", "link.log") == 0 || errno == EEXIST) done(unlink("link.log"));
         else done(-1);
         break;
@@ -156,7 +156,7 @@ static void controls(int which) {
     }
 }
 
-// Files that are not placed are none of the library's business.
+// Calls on ordinary files are never refused.
 static void unnamed(void) {
     struct stat of;
     struct statx more;
@@ -235,7 +235,7 @@ int main(void) {
         int fd = open("more.log", O_CREAT | O_WRONLY | O_TRUNC, 0644);
         if (fd < 0 || close(fd) != 0 || unlink("more.log") != 0) bad = 85;
         within = 0;
-        // Some come upon nothing.
+        // Some ticks interrupt no call.
         for (volatile int idle = 0; idle < 100000; idle++) {}
     }
     setitimer(ITIMER_REAL, &never, NULL);

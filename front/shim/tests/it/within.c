@@ -1,6 +1,6 @@
-// An allocator that opens, reads and maps files while it holds a lock that no thread may take
-// twice, as jemalloc, tcmalloc and mimalloc do: from its first call on, which comes before any
-// constructor. Threads place files, load libraries and begin meanwhile, and the process forks.
+// An allocator that opens, reads and maps files while it holds a non-recursive lock, as jemalloc,
+// tcmalloc and mimalloc do, from its first call on, which comes before any constructor. Meanwhile
+// threads place files, load libraries and start, and the process forks.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -23,7 +23,7 @@ static void fails(const char *why) {
     _exit(3);
 }
 
-// What allocators ask the system for.
+// File calls that allocators make.
 static void look(void) {
     int fd = open("/proc/sys/vm/overcommit_memory", O_RDONLY | O_CLOEXEC);
     if (fd < 0 || read(fd, text, sizeof text) <= 0 || close(fd) != 0) fails("open\n");
@@ -67,7 +67,7 @@ void free(void *at) {
     give();
 }
 
-// Before any constructor, and before the C library has begun.
+// Runs before any constructor and before the C library is initialized.
 static void first(void) { free(malloc(1)); }
 __attribute__((section(".preinit_array"), used)) static void (*const begin)(void) = first;
 

@@ -1,7 +1,7 @@
 //! Verdicts of claims, and their counts.
 //!
 //! Invariants: every claim has one verdict. A share is of all measured claims, those of another
-//! regime included. Claims of a figure's primary set-up, claims of its other set-ups, and claims
+//! regime included. Claims of a figure's primary set-up, claims of secondary set-ups, and claims
 //! that do not test the paper's system are counted apart and never added up.
 
 use super::Claim;
@@ -140,9 +140,9 @@ impl Tally {
 pub struct Counts {
     /// Claims about the paper's systems in the primary set-up of their figure.
     pub primary: Tally,
-    /// Claims about the paper's systems in other set-ups.
+    /// Claims about the paper's systems in secondary set-ups.
     pub beside: Tally,
-    /// Claims that are not about the paper's systems.
+    /// Claims that do not test the paper's systems; see [`About`].
     pub apart: Tally,
 }
 

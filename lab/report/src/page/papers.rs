@@ -107,8 +107,8 @@ fn chapter(paper: &Reproduction<String>) -> Markup {
             h2 { (paper.title) }
             p {
                 "Primary set-ups: " (primary.told()) ". "
-                @if beside.all() > 0 { "Other set-ups: " (beside.told()) ". " }
-                @if apart.all() > 0 { "Not of the paper's systems: " (apart.told()) ". " }
+                @if beside.all() > 0 { "Secondary set-ups: " (beside.told()) ". " }
+                @if apart.all() > 0 { "Claims that do not test the paper's systems: " (apart.told()) ". " }
                 @match paper.factor {
                     1 => "Sizes of the paper.",
                     factor => { "Sizes of the paper divided by " (factor) "." }

@@ -139,8 +139,8 @@ fn regime<R>(reproduction: &Reproduction<R>, style: Style) -> String {
 fn told(counts: Counts, style: Style) -> String {
     let parts = [
         ("primary set-ups", counts.primary),
-        ("other set-ups", counts.beside),
-        ("not of the paper's systems", counts.apart),
+        ("secondary set-ups", counts.beside),
+        ("claims that do not test the paper's systems", counts.apart),
     ];
     let parts = parts.iter().filter(|(_, tally)| tally.all() > 0);
     parts

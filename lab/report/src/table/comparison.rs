@@ -6,7 +6,7 @@ use crate::human;
 use crate::metric::{Better, GROUPS, Metric, Place};
 use crate::norm::Norm;
 use crate::placement::placement;
-use crate::record::{Comparison, Run};
+use crate::record::{Comparison, Placement, Run};
 use crate::table::Style;
 use crate::table::grid::{Cell, Column, Grid, Tone, cell, dim, paint, strong, toned, wrapped};
 use std::collections::BTreeSet;
@@ -148,23 +148,22 @@ fn headers(grid: &mut Grid, runs: &[&Run], ratios: Ratios) {
     }
 }
 
-/// The placement policy of each run, with the used and the available handles.
+/// The placement policy of each run, and below it the handles used of those that the drive has.
 fn placements(grid: &mut Grid, runs: &[&Run], ratios: Ratios) {
-    let mut row = vec![cell("  placement")];
-    for run in runs {
-        let text = run
-            .placement
-            .as_ref()
-            .map_or_else(String::new, |placement| {
-                let (used, handles) = (placement.used, placement.handles);
-                format!("{} {used}/{handles}", human::name(&placement.policy, 10))
-            });
-        row.push(cell(text));
-        if ratios == Ratios::Beside {
-            row.push(cell(""));
+    let policy = |placement: &Placement| human::name(&placement.policy, 10);
+    let handles = |placement: &Placement| format!("{} of {}", placement.used, placement.handles);
+    let rows: [(&str, &dyn Fn(&Placement) -> String); 2] =
+        [("  placement by", &policy), ("  handles used", &handles)];
+    for (title, write) in rows {
+        let mut row = vec![cell(title)];
+        for run in runs {
+            row.push(cell(run.placement.as_ref().map_or_else(String::new, write)));
+            if ratios == Ratios::Beside {
+                row.push(cell(""));
+            }
         }
+        grid.row(row);
     }
-    grid.row(row);
 }
 
 fn rows(grid: &mut Grid, metric: &Metric, runs: &[&Run], all: &[&Run], ratios: Ratios) {

@@ -2,6 +2,7 @@
 //! them, a database that refuses files it cannot read.
 
 mod browser;
+mod cautions;
 mod documents;
 mod fixture;
 mod pages;

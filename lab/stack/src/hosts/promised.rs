@@ -117,7 +117,7 @@ enum Force {
 /// Heads of the columns, each with the forces that its cells are about.
 const COLUMNS: [(&str, Force, &[Target]); 6] = [
     (
-        "no force",
+        "no sync call",
         Force::None,
         &[Target::New, Target::Old, Target::Directory],
     ),

@@ -350,7 +350,7 @@ mod tests {
     fn error_of_a_refused_job_names_file_and_line() {
         assert_eq!(
             told("[a]\nzonemode=zbd\n"),
-            "a.fio:2: expected an option that means something to a simulated drive, \
+            "a.fio:2: expected an option of fio that flashloom supports, \
              found \"zonemode=zbd\""
         );
         assert_eq!(
@@ -380,8 +380,8 @@ mod tests {
         assert_eq!(
             told("[a]\nfilename=/a:/b\nzonemode=zbd\nnumber_ios=18446744073709551615\n"),
             "a.fio:2: expected one file or device, on which all jobs are, found \
-             \"filename=/a:/b\"; a.fio:3: expected an option that means something to a simulated \
-             drive, found \"zonemode=zbd\"; a.fio:4: expected a number from 1 to 100000000000, \
+             \"filename=/a:/b\"; a.fio:3: expected an option of fio that flashloom \
+             supports, found \"zonemode=zbd\"; a.fio:4: expected a number from 1 to 100000000000, \
              which takes more than a day to simulate, found \"number_ios=18446744073709551615\""
         );
     }

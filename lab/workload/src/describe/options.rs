@@ -176,9 +176,7 @@ impl Options {
             return Ok(Set::Honoured);
         }
         let hint = did_you_mean(name, HONOURED);
-        Err(format!(
-            "an option that means something to a simulated drive{hint}"
-        ))
+        Err(format!("an option of fio that flashloom supports{hint}"))
     }
 
     fn place(&mut self, name: &str, value: &str) -> Result<bool, String> {
@@ -444,7 +442,7 @@ mod tests {
         let told = options.set("iodeph", "3").err().unwrap();
         assert_eq!(
             told,
-            "an option that means something to a simulated drive; did you mean iodepth"
+            "an option of fio that flashloom supports; did you mean iodepth"
         );
         assert_eq!(options.set("rw", "randtrimwrite").err().unwrap(), RW);
         assert_eq!(options.set("bs", "4k,8k").err().unwrap(), SIZES);
