@@ -251,6 +251,7 @@ impl Attached {
     /// If one of them cannot be opened.
     pub async fn open(&self) -> Result<(), AttachError> {
         self.below.open().await?;
+        self.losses.found(self.below.has_unread());
         if let Some(layer) = &self.layer {
             layer.port(&self.below).await?;
         }

@@ -307,6 +307,13 @@ impl Below {
         ftl.map_or(0, |ftl| ftl.stats().cleaned)
     }
 
+    /// Whether the mount of the host's mapping could not read metadata of blocks, so that it may
+    /// lack the newest versions of their sectors.
+    pub(crate) fn has_unread(&self) -> bool {
+        let ftl = self.mounted().map(Mapping::ftl);
+        ftl.is_some_and(|ftl| ftl.stats().unreadable > 0)
+    }
+
     /// Counts of the recovery of a page-exchanging mapping at its mount.
     pub(crate) fn recovered(&self) -> Recovered {
         let mapped = self.mapped.as_ref();

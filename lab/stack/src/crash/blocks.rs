@@ -4,7 +4,7 @@
 //! Requests are issued as soon as earlier ones complete. They are widened to whole units of 4 KiB,
 //! since units are judged; overlapping ones are serialized.
 
-use super::subject::{Left, can_fail, met, refused};
+use super::subject::{Left, can_fail, excuse, met, refused};
 use super::{Cuts, disorder};
 use crate::attached::Attached;
 use crate::error::StackError;
@@ -389,7 +389,9 @@ impl Subject for Blocks {
 
     fn judge(&self, live: &Live, recovered: Recovery, _: Cut) -> Verdict {
         let device = recovered.device.take();
-        let lost = device.is_some_and(|device| device.is_failing());
+        let lost = device.as_ref().is_some_and(Attached::is_failing);
+        let lost_metadata = recovered.left.lost_metadata
+            || device.is_some_and(|device| device.losses().metadata() > 0);
         // Units that were lost are told one by one, so a failed recovery is one of the layer.
         let fault = match lost && can_fail(&self.plan.drive) {
             true => Fault::Media,
@@ -400,10 +402,14 @@ impl Subject for Blocks {
             (Some(Err(error)), _) => vec![(fault, format!("recovery: {error}"))],
             _ => vec![(Fault::Corrupt, "recovery did not end".to_owned())],
         };
-        Verdict {
+        let mut verdict = Verdict {
             faults,
             ..Verdict::default()
+        };
+        if lost_metadata {
+            excuse(&self.plan.drive, &mut verdict);
         }
+        verdict
     }
 }
 

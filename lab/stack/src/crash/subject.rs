@@ -89,6 +89,14 @@ pub(super) const fn can_fail(drive: &DriveConfig) -> bool {
     rates > 0 || faults.wear_out
 }
 
+/// Counts all findings so far for the medium of `drive`, if that can fail.
+pub(super) fn excuse(drive: &DriveConfig, verdict: &mut Verdict) {
+    if can_fail(drive) {
+        let faults = verdict.faults.iter_mut();
+        faults.for_each(|(fault, _)| *fault = Fault::Media);
+    }
+}
+
 /// A drive at rest, and the persistent memory of its host.
 #[derive(Clone)]
 pub(super) struct Rest(pub(super) DriveMedia, pub(super) Memory);
@@ -201,14 +209,6 @@ impl Files {
         match lost && can_fail(&self.plan.drive) {
             true => Fault::Media,
             false => Fault::Corrupt,
-        }
-    }
-
-    /// Counts all findings so far for the medium, if that can fail.
-    fn excuse(&self, verdict: &mut Verdict) {
-        if can_fail(&self.plan.drive) {
-            let faults = verdict.faults.iter_mut();
-            faults.for_each(|(fault, _)| *fault = Fault::Media);
         }
     }
 
@@ -474,7 +474,7 @@ impl Subject for Files {
         let drive = device.device().drive();
         self.check(drive, "", &mut verdict);
         if recovered.left.lost_metadata {
-            self.excuse(&mut verdict);
+            excuse(&self.plan.drive, &mut verdict);
         }
         if self.outside > 0 && cut.event.is_multiple_of(self.outside) {
             if self.host.has_outside() {
@@ -485,7 +485,7 @@ impl Subject for Files {
             self.use_again(Rest(drive.at_power_cut(), memory), &mut verdict);
         }
         if explains_all(&device) {
-            self.excuse(&mut verdict);
+            excuse(&self.plan.drive, &mut verdict);
         }
         verdict
     }

@@ -89,6 +89,23 @@ fn lost_units_of_a_raw_drive_count_for_the_medium() {
     assert!(lying.lost > 0, "{lying:#?}");
 }
 
+/// Recovery of a mapping in the host's DRAM reads the metadata of every block. A block that cannot be
+/// read leaves the version before, which counted as lost by the mapping.
+#[test]
+fn unread_metadata_of_a_mapping_count_for_the_medium() {
+    let plan = plan(
+        "raw@ocssd",
+        128,
+        Precondition::Fresh,
+        "randwrite:ops=200,flush=1",
+    );
+    let found = cut(plan.clone(), 1, &["faults.read_retries=5000"], false);
+    assert!(found.holds(), "{:#?}", found.failures.first());
+    assert!(found.media > 0, "{found:#?}");
+    let lying = cut(plan, 1, &["faults.read_retries=100"], true);
+    assert!(lying.lost > 0, "{lying:#?}");
+}
+
 /// Each failed erase finds again that the drive is read-only. The fifth of them overflowed the
 /// count of free buffer pages, and the program aborted.
 #[test]
