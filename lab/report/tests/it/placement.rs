@@ -33,7 +33,10 @@ fn placement_that_saves_pages_is_named_and_needs_no_sentence() {
     assert!(!table::run(block, Style::default()).contains("placement"));
     let comparison = Comparison::new("w", 1, runs.to_vec());
     let shown = table::comparison(&comparison, Style::default());
-    assert!(shown.contains("hints 4/4"), "{shown}");
+    assert!(
+        shown.contains("handles used") && shown.contains("4 of 4"),
+        "{shown}"
+    );
     let page = page::comparison(&comparison, &[], "");
     assert!(page.contains("Placement: hints, 4 of 4 handles"));
 }
