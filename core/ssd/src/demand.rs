@@ -1,7 +1,8 @@
 //! Death rates of the data of each handle, by which collection divides the spare space.
 //!
 //! A *pool* is the data that collection keeps together: the data of one handle where relocation
-//! keeps handles apart; otherwise the new data of one handle, or the relocated data of all handles.
+//! keeps handles apart; otherwise the new data of one handle, or the relocated data of the cold or of
+//! the hot handles.
 //! A paged map is a pool of its own. Death counts are kept in memory only: after power-on all pools
 //! count as equally hot until the first deaths.
 
@@ -69,25 +70,7 @@ impl State {
             return None;
         }
         self.deaths.fade();
-        let mut pools = vec![Pool::default(); layout.handles as usize + 2];
-        for line in self.lines_of(layout, group) {
-            let pool = self.pool(layout, config, line.frontier);
-            if let Some(pool) = pool.filter(|_| line.state != LineState::Free) {
-                pools[pool].valid += u64::from(line.valid);
-                pools[pool].is_used = true;
-            }
-        }
-        let handles = pools.iter().take(layout.handles as usize);
-        if handles.filter(|pool| pool.is_used).count() < 2 {
-            return None;
-        }
-        for (frontier, &died) in self.deaths.by_frontier.iter().enumerate() {
-            if self.frontiers[frontier].group == group
-                && let Some(pool) = self.pool(layout, config, frontier as u16)
-            {
-                pools[pool].died += died;
-            }
-        }
+        let mut pools = self.pools(layout, config, group)?;
         for view in self.candidates(layout, group) {
             let frontier = self.lines.lines[view.line as usize].frontier;
             if let Some(pool) = self.pool(layout, config, frontier) {
@@ -110,6 +93,50 @@ impl State {
         Some(pools.into_iter().filter_map(view).collect())
     }
 
+    /// The pools of `group`, without victims; `None` unless at least two handles hold lines.
+    fn pools(&self, layout: &Layout, config: &DriveConfig, group: u32) -> Option<Vec<Pool>> {
+        let handles = layout.handles as usize;
+        let mut pools = vec![Pool::default(); handles + layout.movers(config) as usize + 1];
+        for line in self.lines_of(layout, group) {
+            let pool = self.pool(layout, config, line.frontier);
+            if let Some(pool) = pool.filter(|_| line.state != LineState::Free) {
+                pools[pool].valid += u64::from(line.valid);
+                pools[pool].is_used = true;
+            }
+        }
+        let used = pools[..handles].iter().filter(|pool| pool.is_used).count();
+        if used < 2 {
+            return None;
+        }
+        for (frontier, &died) in self.deaths.by_frontier.iter().enumerate() {
+            if self.frontiers[frontier].group == group
+                && let Some(pool) = self.pool(layout, config, frontier as u16)
+            {
+                pools[pool].died += died;
+            }
+        }
+        Some(pools)
+    }
+
+    /// Index among the frontiers for relocated data of that which takes the data of `line`, where
+    /// relocation does not keep handles apart. Data that were relocated before stay where they are.
+    pub(crate) fn mover(&self, layout: &Layout, config: &DriveConfig, line: u32) -> u32 {
+        let frontier = self.lines.lines[line as usize].frontier;
+        let handle = match self.frontiers[usize::from(frontier)].kind {
+            Kind::Moved(mover) => return mover,
+            Kind::Host(handle) if layout.movers(config) > 1 => handle as usize,
+            _ => return 0,
+        };
+        let Some(pools) = self.pools(layout, config, layout.group(line)) else {
+            return 0;
+        };
+        let (_map, data) = pools.split_last().expect("the last is that of the map");
+        let died = data.iter().map(|pool| pool.died).sum();
+        let all = (died, data.iter().map(|pool| pool.valid).sum());
+        let own = &pools[handle];
+        u32::from(policy::is_hot((own.died, own.valid), all))
+    }
+
     /// Index of the pool that a frontier writes to; `None` for the journal.
     fn pool(&self, layout: &Layout, config: &DriveConfig, frontier: u16) -> Option<usize> {
         let isolated = config.placement.persistently_isolated;
@@ -117,8 +144,8 @@ impl State {
         match self.frontiers[usize::from(frontier)].kind {
             Kind::Host(handle) => Some(handle as usize),
             Kind::Moved(handle) if isolated => Some(handle as usize),
-            Kind::Moved(_) => Some(handles),
-            Kind::Map | Kind::MovedMap => Some(handles + 1),
+            Kind::Moved(mover) => Some(handles + mover as usize),
+            Kind::Map | Kind::MovedMap => Some(handles + layout.movers(config) as usize),
             Kind::Journal => None,
         }
     }
