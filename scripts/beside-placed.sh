@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs programs with their files in zones, and kills them with the layers below them: db_bench,
-# WiredTiger, SQLite, nginx's cache, Redis, a RocksDB of PyPI. The program, the daemon of the zones,
+# WiredTiger, SQLite, nginx's cache, Redis, RocksDBs of PyPI and of Maven Central. The program, the daemon of the zones,
 # or the drive is killed with signal 9 at a random moment. Forced data must be present afterwards,
 # and the program's own check must find no error.
 #
@@ -10,7 +10,7 @@
 # overwrite, readwhilewriting and readrandom, and counted forced writes), allocators (forced writes
 # of db_bench with each of jemalloc, tcmalloc, mimalloc and the C library's), redis (its append-only
 # file, forced before each answer, with the same allocators), rocksdict (PyPI's package, with a
-# RocksDB of its own), wiredtiger, sqlite, nginx, and suites: pjdfstest and fsx under the library,
+# RocksDB of its own), rocksdbjni (Maven Central's, in a Java program), wiredtiger, sqlite, nginx, and suites: pjdfstest and fsx under the library,
 # on files that match no rule, if PJDFSTEST and FSX name them. By default all parts run whose
 # programs are installed. The zones are a mounted zonefs of ours; with EMULATED set they are a plain
 # folder, which cannot be killed. FLASHLOOM selects another flashloom than target/release's, SEED
@@ -21,7 +21,7 @@ set -euo pipefail
 . "$(dirname "$0")/common.sh"
 rounds=${1:-3}
 shift || true
-parts=${*:-rocksdb allocators redis rocksdict wiredtiger sqlite nginx suites}
+parts=${*:-rocksdb allocators redis rocksdict rocksdbjni wiredtiger sqlite nginx suites}
 RANDOM=${SEED:-1}
 
 # shellcheck source=suites/common.sh
@@ -303,6 +303,67 @@ P
     done
   done
   unset PYTHONPATH
+}
+
+# The RocksDB of Maven Central in a Java program: forced puts with flushes between them, then every
+# record read by key and by iteration, and all checksums verified.
+rocksdbjni() {
+  local version=${ROCKSDBJNI:-10.10.1.1} jar tool victim round answered found
+  for tool in java javac mvn; do
+    command -v "$tool" >/dev/null || { echo "rocksdbjni: skipped, $tool is not installed"; return; }
+  done
+  jar=$work/repository/org/rocksdb/rocksdbjni/$version/rocksdbjni-$version-linux64.jar
+  mvn -q -B -Dmaven.repo.local="$work/repository" dependency:get -Dtransitive=false \
+    -Dartifact="org.rocksdb:rocksdbjni:$version:jar:linux64" >"$work/error" 2>&1 ||
+    { echo "rocksdbjni: skipped, not to be had: $(tail -n 1 "$work/error")"; return; }
+  cat > "$work/Jni.java" <<'J'
+import java.util.Arrays;
+import org.rocksdb.*;
+public class Jni {
+    static byte[] key(int n) { return String.format("%09d", n).getBytes(); }
+    public static void main(String[] args) throws RocksDBException {
+        RocksDB.loadLibrary();
+        byte[] value = new byte[400];
+        Arrays.fill(value, (byte) 'v');
+        try (Options options = new Options().setCreateIfMissing(true).setWriteBufferSize(1 << 20);
+             WriteOptions forced = new WriteOptions().setSync(true);
+             FlushOptions flush = new FlushOptions();
+             RocksDB db = RocksDB.open(options, args[0])) {
+            for (int n = 0; args[1].equals("write"); n++) {
+                db.put(forced, key(n), value);
+                if (n % 100 == 99) db.flush(flush);
+                System.out.println(n + 1);
+            }
+            int count = 0;
+            try (RocksIterator at = db.newIterator()) {
+                for (at.seekToFirst(); at.isValid(); at.next(), count++) {
+                    byte[] direct = db.get(key(count));
+                    if (!Arrays.equals(at.key(), key(count)) || !Arrays.equals(at.value(), value)
+                        || !Arrays.equals(direct, value)) throw new IllegalStateException("" + count);
+                }
+                at.status();
+            }
+            db.verifyChecksum();
+            System.out.println(count);
+        }
+    }
+}
+J
+  javac -cp "$jar" -d "$work" "$work/Jni.java"
+  rules=rocksdb
+  for victim in $victims; do
+    fresh
+    for round in $(seq "$rounds"); do
+      rm -rf "$work/jni"
+      begin java -cp "$jar:$work" Jni "$work/jni" write
+      kill_after "$victim" 4 "^[0-9]" "$work/said"
+      answered=$(grep -x '[0-9][0-9]*' "$work/said" | tail -1)
+      found=$(placed java -cp "$jar:$work" Jni "$work/jni" count) || stop "rocksdbjni does not open it"
+      echo "rocksdbjni $version, $victim killed: $answered answered, $found found"
+      [ "$found" -ge "$answered" ] || stop "records are gone"
+      released
+    done
+  done
 }
 
 # Writes numbered records in forced transactions, and prints each number afterwards.

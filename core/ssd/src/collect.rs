@@ -245,7 +245,7 @@ impl Core {
                 Kind::Host(if isolated { handle } else { 0 })
             }
             Kind::Host(handle) | Kind::Moved(handle) if isolated => Kind::Moved(handle),
-            _ => Kind::Moved(0),
+            _ => Kind::Moved(state.mover(&self.layout, &self.config, line)),
         };
         let group = self.layout.group(line);
         let mut frontiers = state.frontiers.iter();
@@ -418,20 +418,21 @@ impl Core {
     /// Drops queued copies of the line's pages: none is valid any more, but they would look valid
     /// once the line is written again.
     fn drop_copies(&self, line: u32) {
-        let target = self.target(line);
         let mut state = self.state.borrow_mut();
-        let copies = std::mem::take(&mut state.frontiers[target].copies);
-        let mut keep = VecDeque::with_capacity(copies.len());
-        for index in copies {
-            if self.layout.line_of(state.slots.get(index).old).0 == line {
-                self.free_slot(&mut state, target, index);
-            } else {
-                keep.push_back(index);
+        for target in 0..state.frontiers.len() {
+            let copies = std::mem::take(&mut state.frontiers[target].copies);
+            let mut keep = VecDeque::with_capacity(copies.len());
+            for index in copies {
+                if self.layout.line_of(state.slots.get(index).old).0 == line {
+                    self.free_slot(&mut state, target, index);
+                } else {
+                    keep.push_back(index);
+                }
             }
+            let queue = &mut state.frontiers[target];
+            queue.pushed = queue.pushed.min(keep.len());
+            queue.copies = keep;
         }
-        let queue = &mut state.frontiers[target];
-        queue.pushed = queue.pushed.min(keep.len());
-        queue.copies = keep;
     }
 
     /// Whether a group has lost so many lines that collection may find no line that gains.

@@ -1,7 +1,8 @@
 //! Death rates of the data of each handle, by which collection divides the spare space.
 //!
 //! A *pool* is the data that collection keeps together: the data of one handle where relocation
-//! keeps handles apart; otherwise the new data of one handle, or the relocated data of all handles.
+//! keeps handles apart; otherwise the new data of one handle, or the relocated data of the cold or of
+//! the hot handles.
 //! A paged map is a pool of its own. Death counts are kept in memory only: after power-on all pools
 //! count as equally hot until the first deaths.
 
@@ -9,7 +10,7 @@ use crate::config::{DriveConfig, SpareSplit};
 use crate::frontier::{Frontier, Kind};
 use crate::layout::{Layout, NONE};
 use crate::line::LineView;
-use crate::policy::PoolView;
+use crate::policy::{self, PoolView};
 use crate::state::State;
 use crate::victims::Pool;
 
@@ -59,14 +60,19 @@ pub(crate) fn pools(
         config.placement.spare != SpareSplit::Pooled,
         config.placement.persistently_isolated,
     );
-    let each = if is_split { layout.handles + 2 } else { 1 };
+    let movers = layout.movers(config);
+    let each = if is_split {
+        layout.handles + movers + 1
+    } else {
+        1
+    };
     let pool = |frontier: &Frontier| match frontier.kind {
         Kind::Journal => NONE,
         _ if !is_split => 0,
         Kind::Host(handle) => handle,
         Kind::Moved(handle) if isolated => handle,
-        Kind::Moved(_) => layout.handles,
-        Kind::Map | Kind::MovedMap => layout.handles + 1,
+        Kind::Moved(mover) => layout.handles + mover,
+        Kind::Map | Kind::MovedMap => layout.handles + movers,
     };
     (frontiers.iter().map(pool).collect(), each)
 }
@@ -84,6 +90,21 @@ impl State {
             return None;
         }
         self.deaths.fade();
+        let died = self.died(layout, group)?;
+        let victims = self.pool_victims(layout, group);
+        let pools = self.lines.pools(group).iter().zip(died).zip(victims);
+        let view = |((pool, died), victim): ((&Pool, u64), Option<LineView>)| {
+            Some(PoolView {
+                valid: pool.valid,
+                died,
+                victim: victim?,
+            })
+        };
+        Some(pools.filter_map(view).collect())
+    }
+
+    /// Deaths of the data of each pool of `group`; `None` unless at least two handles hold lines.
+    fn died(&self, layout: &Layout, group: u32) -> Option<Vec<u64>> {
         let pools = self.lines.pools(group);
         let handles = pools.iter().take(layout.handles as usize);
         if handles.filter(|pool| pool.lines > 0).count() < 2 {
@@ -97,15 +118,27 @@ impl State {
                 died[pool] += deaths;
             }
         }
-        let victims = self.pool_victims(layout, group);
-        let pools = pools.iter().zip(died).zip(victims);
-        let view = |((pool, died), victim): ((&Pool, u64), Option<LineView>)| {
-            Some(PoolView {
-                valid: pool.valid,
-                died,
-                victim: victim?,
-            })
+        Some(died)
+    }
+
+    /// Index among the frontiers for relocated data of that which takes the data of `line`, where
+    /// relocation does not keep handles apart. Data that were relocated before stay where they are.
+    pub(crate) fn mover(&self, layout: &Layout, config: &DriveConfig, line: u32) -> u32 {
+        let frontier = self.lines.lines[line as usize].frontier;
+        let handle = match self.frontiers[usize::from(frontier)].kind {
+            Kind::Moved(mover) => return mover,
+            Kind::Host(handle) if layout.movers(config) > 1 => handle as usize,
+            _ => return 0,
         };
-        Some(pools.filter_map(view).collect())
+        let group = layout.group(line);
+        let Some(died) = self.died(layout, group) else {
+            return 0;
+        };
+        let valid = self.lines.pools(group).iter().map(|pool| pool.valid);
+        let pools: Vec<_> = died.into_iter().zip(valid).collect();
+        let (_map, data) = pools.split_last().expect("the last is that of the map");
+        let sum = |(died, valid), &(d, v): &(u64, u64)| (died + d, valid + v);
+        let all = data.iter().fold((0, 0), sum);
+        u32::from(policy::is_hot(pools[handle], all))
     }
 }

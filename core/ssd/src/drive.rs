@@ -274,7 +274,8 @@ impl Drive {
         if core.layout.lines() == 0 {
             return;
         }
-        for frontier in 0..core.journal_frontier() {
+        let journal = core.journal_frontier();
+        for frontier in (0..core.work.len()).filter(|frontier| *frontier != journal) {
             let core = Rc::clone(core);
             let writer = async move { core.write_frontier(frontier).await };
             self.core.sim.spawn_detached(writer);

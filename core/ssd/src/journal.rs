@@ -272,7 +272,7 @@ impl Core {
     }
 
     pub(crate) fn journal_frontier(&self) -> usize {
-        self.work.len() - 1
+        self.layout.journal_frontier(&self.config)
     }
 
     /// Task that writes journal pages; ends when the drive turns read-only.

@@ -4,7 +4,7 @@
 //! its line, its unit in the line, and its position in the unit. Units rotate over the dies of the
 //! line's group, so that consecutive programs go to different dies.
 
-use crate::config::{ConfigError, DriveConfig, Interface};
+use crate::config::{ConfigError, DriveConfig, Interface, SpareSplit};
 use crate::journal;
 use crate::raw::RawGeometry;
 use crate::zoned::{self, ZoneLayout};
@@ -276,14 +276,32 @@ impl Layout {
         u64::from(self.handles) * u64::from(self.line_data) + u64::from(self.buffer_pages)
     }
 
-    /// Frontiers of a group that take relocated data of handles.
+    /// Frontiers of a group that take relocated data of handles: one for each handle where they stay
+    /// separate, else one for cold and one for hot data if the firmware knows their death rates.
     #[must_use]
     pub(crate) const fn movers(&self, config: &DriveConfig) -> u32 {
-        if config.placement.persistently_isolated {
-            self.handles
-        } else {
-            1
+        let rates = matches!(config.placement.spare, SpareSplit::ByDemand);
+        match config.placement.persistently_isolated {
+            true => self.handles,
+            false if rates && config.collection.separate && self.handles > 1 => 2,
+            false => 1,
         }
+    }
+
+    /// Those of [`Self::movers`] whose frontiers precede the journal's. The frontier of hot data follows
+    /// it, so that the labels on older drives keep their meaning.
+    pub(crate) const fn first_movers(&self, config: &DriveConfig) -> u32 {
+        match config.placement.persistently_isolated {
+            true => self.handles,
+            false => 1,
+        }
+    }
+
+    /// Index of the journal's frontier: behind those of the handles, of their relocated data, and of
+    /// a paged map.
+    pub(crate) const fn journal_frontier(&self, config: &DriveConfig) -> usize {
+        let of_map = 2 * (self.map_pages > 0) as u32;
+        (self.groups * (self.handles + self.first_movers(config)) + of_map) as usize
     }
 
     /// Free lines of a group that the host must not take while `movers` frontiers of collection

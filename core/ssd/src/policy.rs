@@ -186,6 +186,16 @@ pub fn by_demand(pools: impl Iterator<Item = PoolView>) -> Option<u32> {
     chosen.map(|pool| pool.victim.line)
 }
 
+/// Whether data of which `died` of `valid` pages have died are hot among `all` data, given as the same
+/// two counts: a larger share of them dies than on average. Relocated pages of like update frequency
+/// share lines (`lomet2021`, minimum declining cost, with the frequency counted over the pool in
+/// place of estimated for each page).
+//= lomet2021 3
+#[must_use]
+pub(crate) fn is_hot((died, valid): (u64, u64), all: (u64, u64)) -> bool {
+    u128::from(died) * u128::from(all.1) > u128::from(all.0) * u128::from(valid)
+}
+
 /// The line with the fewest erases, if it lags behind `most_erases` by more than `threshold`: its
 /// data are cold, and move so that its blocks take part in the wear. `None` if `threshold` is 0.
 #[must_use]
@@ -264,6 +274,13 @@ mod tests {
         }
         let equal = [pool(9, 20, 100, 5), pool(3, 20, 100, 5)];
         assert_eq!(by_demand(equal.into_iter()), Some(3));
+    }
+
+    #[test]
+    fn pool_is_hot_if_it_dies_faster_than_the_average() {
+        let all = (1_000, 10_000);
+        assert!(is_hot((800, 2_000), all) && !is_hot((200, 8_000), all));
+        assert!(!is_hot((0, 0), all) && !is_hot((5, 5), (0, 0)) && !is_hot(all, all));
     }
 
     #[test]

@@ -30,7 +30,8 @@ pub const PRESETS: &[Preset] = &[
     },
     Preset {
         name: "streams",
-        help: "the same flash with 8 NVMe streams, separated when written but not when relocated",
+        help: "the same flash with 8 NVMe streams, separated when written; relocated data are \
+            separated into hot and cold",
         config: || generic("streams", Interface::Streams, 8, false),
     },
     Preset {

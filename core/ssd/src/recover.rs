@@ -19,12 +19,13 @@ use crate::issue::MAX_SPAN;
 use crate::journal::{Journal, JournalPage, PageKind, Trimmed};
 use crate::layout::{Layout, NONE};
 use crate::ledger::Ledger;
-use crate::line::{LineState, Lines};
+use crate::line::{Line, LineState, Lines};
 use crate::map::{Map, Where};
 use crate::media::Dump;
 use crate::state::{Load, State};
 use nand::{BlockId, BlockState, Media, Nand, Payload};
 use std::collections::VecDeque;
+use std::ops::Range;
 
 /// Words of the spare area. One word for each 4 KiB sector: the mapped page in its low bits, the
 /// origin above them, or one of three marks.
@@ -93,15 +94,19 @@ fn frontiers(layout: &Layout, config: &DriveConfig) -> Vec<Frontier> {
         borrowed: false,
         waits: 0,
     };
-    let moved = layout.movers(config);
+    let movers = layout.movers(config);
+    let first = layout.first_movers(config);
     let groups = || 0..layout.groups;
     let host = groups().flat_map(|g| (0..layout.handles).map(move |h| new(Kind::Host(h), g)));
     let mut all: Vec<_> = host.collect();
-    all.extend(groups().flat_map(|g| (0..moved).map(move |h| new(Kind::Moved(h), g))));
+    let moved = |range: Range<u32>| groups().flat_map(move |g| range.clone().map(move |h| (h, g)));
+    all.extend(moved(0..first).map(|(h, g)| new(Kind::Moved(h), g)));
     if layout.map_pages > 0 {
         all.extend([new(Kind::Map, 0), new(Kind::MovedMap, 0)]);
     }
+    assert_eq!(all.len(), layout.journal_frontier(config));
     all.push(new(Kind::Journal, 0));
+    all.extend(moved(first..movers).map(|(h, g)| new(Kind::Moved(h), g)));
     all
 }
 
@@ -174,11 +179,10 @@ pub(crate) fn rebuild(
 }
 
 fn journal(layout: &Layout, state: &State, dump: Option<&Dump>) -> Journal {
-    let frontier = state.frontiers.len() - 1;
+    let journal = |line: &Line| state.frontiers[usize::from(line.frontier)].kind == Kind::Journal;
     let lines = state.lines.lines.iter().enumerate();
-    let full = lines.filter(|(_, line)| {
-        line.state == LineState::Closed && usize::from(line.frontier) == frontier && line.closed > 0
-    });
+    let full = lines
+        .filter(|(_, line)| line.state == LineState::Closed && journal(line) && line.closed > 0);
     let full = full.map(|(line, _)| line as u32).collect();
     let records = dump.map(|d| d.trims.clone()).unwrap_or_default();
     Journal::found(records, full, layout.checkpoint_lines() as usize)

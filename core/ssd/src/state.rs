@@ -385,7 +385,8 @@ impl State {
         group: u32,
         newcomer: Option<Kind>,
     ) -> u32 {
-        if layout.movers(config) == 1 {
+        let most = layout.movers(config);
+        if most == 1 {
             return 1;
         }
         let lines = self.lines_of(layout, group).iter();
@@ -400,7 +401,7 @@ impl State {
             }
         }
         let movers = active.iter().filter(|&&is| is).count() as u32;
-        movers.max(1)
+        movers.clamp(1, most)
     }
 
     /// Updates the fill level of a group. The level is recomputed whenever one of its lines is
