@@ -197,7 +197,7 @@ pub fn by_demand(pools: impl Iterator<Item = PoolView>) -> Option<u32> {
 /// place of estimated for each page).
 //= lomet2021 3
 #[must_use]
-pub fn is_hot((died, valid): (u64, u64), all: (u64, u64)) -> bool {
+pub(crate) fn is_hot((died, valid): (u64, u64), all: (u64, u64)) -> bool {
     u128::from(died) * u128::from(all.1) > u128::from(all.0) * u128::from(valid)
 }
 
