@@ -78,8 +78,8 @@ fn not_steady(run: &Run) -> Option<String> {
              two that agree"
         ),
         _ => format!(
-            "not steady (*): the write amplification still changed by more than 2 % between the \
-             last two windows of {window}, or no block was erased in one of them"
+            "not steady (*): the write amplification changed by more than 2 % between the last two \
+             windows of {window}, or one of them erased nothing"
         ),
     };
     let instead = match run.app {
