@@ -89,7 +89,11 @@ fn not_steady(run: &Run) -> Option<String> {
             human::bytes((CAPACITIES.max(2 * run.windows) * capacity) as f64)
         ),
         None if run.windows >= MOST_WINDOWS.into() => {
-            format!("after {MOST_WINDOWS} windows, the workload may have no steady state")
+            format!(
+                "after {} windows, the workload may have no steady state; compare runs that write \
+                 the same",
+                run.windows
+            )
         }
         None => "repeat the run with --until steady".to_owned(),
     };
