@@ -94,13 +94,13 @@ impl Attached {
         }
     }
 
-    /// Its block port.
+    /// Its block port, as file systems take it.
     #[must_use]
     pub fn disk(&self) -> Disk {
         Disk::from(self)
     }
 
-    /// Its byte port.
+    /// Its byte port, as file systems take it.
     #[must_use]
     pub fn bytes(&self) -> ByteDisk {
         ByteDisk::from(self)
