@@ -53,7 +53,7 @@ impl<S: Persist> CowFs<S> {
 
 /// Snapshots of a mounted file system, whatever its strategy.
 pub trait Snapshots {
-    /// As [`CowFs::snapshot`].
+    /// Calls [`CowFs::snapshot`] behind a box.
     fn snapshot<'a>(
         &'a self,
         name: &'a [u8],
@@ -61,7 +61,7 @@ pub trait Snapshots {
         now: Timestamp,
     ) -> Boxed<'a, Result<Ino>>;
 
-    /// As [`CowFs::drop_snapshot`].
+    /// Calls [`CowFs::drop_snapshot`] behind a box.
     fn drop_snapshot<'a>(&'a self, name: &'a [u8], now: Timestamp) -> Boxed<'a, Result<()>>;
 }
 

@@ -90,7 +90,7 @@ pub fn format<'a>(
     format_disk(Disk::from(port), options)
 }
 
-/// As [`format`], for any disk.
+/// As [`format()`], for any disk.
 pub(crate) fn format_disk(port: Disk, options: &MkfsOptions) -> Boxed<'_, Result<(), Ext4Error>> {
     Box::pin(async move { make(&port, options).await })
 }

@@ -22,8 +22,7 @@ use vfs::{Attr, FileKind, Timestamp};
 /// Blocks with their contents, by number.
 pub type Blocks = BTreeMap<u64, Box<Block>>;
 
-/// Fixed starts of areas, for media that restrict them (zones). Numbers are blocks, in
-/// multiples of 512.
+/// Fixed starts of areas, in blocks and multiples of 512, for media that restrict them (zones).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Areas {
     /// First block of the checkpoint area.
@@ -537,10 +536,7 @@ async fn write_all(port: &Disk, options: &MkfsOptions) -> Result<(), MkfsError> 
     };
     for (at, run) in runs(blocks.iter().map(|(at, block)| (*at as u32, block))) {
         for (index, part) in run.chunks(256).enumerate() {
-            let bytes: Vec<u8> = part
-                .iter()
-                .flat_map(|block| block.iter().copied())
-                .collect();
+            let bytes: Vec<u8> = part.iter().flat_map(|b| b.iter()).copied().collect();
             let first = (u64::from(at) + index as u64 * 256) * sectors;
             let extent = Extent::new(first, (part.len() as u64 * sectors) as u32);
             let content = Content::Bytes(&bytes);

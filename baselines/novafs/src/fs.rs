@@ -13,7 +13,7 @@ use std::cell::{Cell, RefCell};
 use units::{Origin, Refusals};
 use vfs::{Errno, Inode, Result, StatFs};
 
-/// A NOVA file system over the port `P`.
+/// A NOVA file system over a byte port.
 pub struct NovaFs {
     pub(crate) sim: Sim,
     pub(crate) port: ByteDisk,

@@ -25,7 +25,7 @@ macro_rules! disk {
         $(#[$doc])*
         #[derive(Clone)]
         pub enum $name {
-            /// An emulated drive.
+            /// An emulated drive, called directly.
             Drive(BlockDevice),
             /// A port of another kind, such as a remapping layer.
             Layer(std::rc::Rc<dyn $calls>),
@@ -121,13 +121,13 @@ disk! {
 
 /// The commands of a [`BlockPort`], boxed, for [`Disk`]. Every block port has them.
 pub trait BlockCalls {
-    /// As [`BlockPort::capacity`].
+    /// Forwards to the port's [`BlockPort::capacity`].
     fn capacity(&self) -> Bytes;
 
-    /// As [`BlockPort::handles`].
+    /// Forwards to the port's [`BlockPort::handles`].
     fn handles(&self) -> u16;
 
-    /// As [`BlockPort::read`].
+    /// Forwards to the port's [`BlockPort::read`].
     fn read<'a>(
         &'a self,
         extent: Extent,
@@ -135,7 +135,7 @@ pub trait BlockCalls {
         who: Who,
     ) -> Boxed<'a, Result<(), IoError>>;
 
-    /// As [`BlockPort::write`].
+    /// Forwards to the port's [`BlockPort::write`].
     fn write<'a>(
         &'a self,
         extent: Extent,
@@ -145,13 +145,13 @@ pub trait BlockCalls {
         fua: bool,
     ) -> Boxed<'a, Result<(), IoError>>;
 
-    /// As [`BlockPort::trim`].
+    /// Forwards to the port's [`BlockPort::trim`].
     fn trim(&self, extent: Extent) -> Boxed<'_, Result<(), IoError>>;
 
-    /// As [`BlockPort::flush`].
+    /// Forwards to the port's [`BlockPort::flush`].
     fn flush(&self) -> Boxed<'_, Result<(), IoError>>;
 
-    /// As [`BlockPort::compute`].
+    /// Forwards to the port's [`BlockPort::compute`].
     fn compute(&self, span: Ns) -> Computing;
 }
 

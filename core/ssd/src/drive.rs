@@ -41,7 +41,9 @@ pub enum Content<'a> {
 /// Receiver of the contents of a read.
 pub trait Sink {
     /// Whether the sink uses contents; if not, the drive only spends the time of the read.
-    fn is_wanted(&self) -> bool;
+    fn is_wanted(&self) -> bool {
+        true
+    }
 
     /// Receives `len` bytes at `offset` of the extent: those of `payload` from its byte `from` on.
     fn take(&mut self, offset: usize, len: usize, payload: &Payload, from: usize);
@@ -57,10 +59,6 @@ impl Sink for () {
 }
 
 impl Sink for &mut [u8] {
-    fn is_wanted(&self) -> bool {
-        true
-    }
-
     fn take(&mut self, offset: usize, len: usize, payload: &Payload, from: usize) {
         let _ = payload.copy_to(from, &mut self[offset..offset + len]);
     }
@@ -69,10 +67,6 @@ impl Sink for &mut [u8] {
 /// Receives contents as they are stored: one payload for each 4,096 bytes of an extent that is
 /// aligned to payloads.
 impl Sink for &mut [Payload] {
-    fn is_wanted(&self) -> bool {
-        true
-    }
-
     fn take(&mut self, offset: usize, len: usize, payload: &Payload, from: usize) {
         assert!(from == 0 && len == UNIT, "the extent covers whole payloads");
         self[offset / UNIT] = payload.clone();

@@ -81,7 +81,7 @@ pub(crate) struct Pool {
 pub(crate) struct Keys {
     /// Index of the line in its group.
     pub(crate) place: u32,
-    /// Valid pages.
+    /// Valid pages of the line.
     pub(crate) valid: u32,
     /// Sequence number at which the line was closed.
     pub(crate) closed: u64,

@@ -31,8 +31,9 @@ const PAGE: &str = "report.html";
 /// drive with streams and a drive with FDP. Each drive is compared in two preconditions: full and
 /// aged.
 ///
-/// The default comparison takes seconds. --all runs every stack that supports the workload, about
-/// thirty, three times each: about two minutes on two cores for varmail:files=200.
+/// The default comparison takes seconds. --all runs every stack that supports the workload (about
+/// thirty for files, seven for block requests), once for each seed: about two minutes on two cores
+/// for varmail:files=200.
 ///
 /// A memory workload, such as bfs, runs on designs of CXL-SSD memory instead: those of --stacks, by
 /// default all. `flashloom memory --help` lists the designs.

@@ -1,7 +1,7 @@
 //! Examples for the help of each command, in one table.
 //!
 //! Invariant: every command has a row, every example parses, and the lines of a row run as printed
-//! in an empty directory, in their order. The integration tests run them so.
+//! in an empty directory, in their order. The integration tests run those of most commands.
 
 use clap::Command;
 

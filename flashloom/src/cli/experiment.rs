@@ -43,9 +43,9 @@ pub(crate) struct Choices {
     /// (see `flashloom stacks`); may be repeated
     #[arg(long, value_name = "SETTING=VALUE")]
     set: Vec<String>,
-    /// Placement rules of shimmer and zenfs, which choose a zone or handle for each file: a file,
-    /// or a shipped set such as rocksdb [default: the set that the stack names, as in
-    /// shimmer+wiredtiger@zns, otherwise rocksdb]
+    /// Placement rules: a file, or a shipped set such as rocksdb. For shimmer and zenfs, which place
+    /// files by them, and for stacks with +hints, such as ext4+hints@fdp; not for stacks that name
+    /// a set, such as shimmer+wiredtiger@zns [default: rocksdb]
     #[arg(long, value_name = "RULES")]
     rules: Option<String>,
     // Its help is made of the list of formats.

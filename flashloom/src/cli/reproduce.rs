@@ -35,7 +35,8 @@ const MISSED: u8 = 1;
 ///   it, and its effect (its logarithm) has the same sign and between half and twice the size:
 ///   from 1.145 to 1.716.
 ///
-/// - Similarity holds if the measured ratio is within a tenth of 1.
+/// - Similarity holds if the measured ratio is within a tenth of 1, or of the number that the paper
+///   gives.
 ///
 /// - A trend, such as "faster", holds if the measured ratio is within the bounds that the plan
 ///   of the figure gives, such as "above 1, at most 2".

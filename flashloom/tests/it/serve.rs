@@ -69,8 +69,12 @@ impl Served {
     fn pid(&self) -> Option<String> {
         let folder = self.bench.path("").canonicalize().ok()?;
         let processes = std::fs::read_dir("/proc").ok()?.flatten();
+        // The first thread of a killed process may be gone while others still hold its files.
         let mut here = processes.filter(|entry| {
-            std::fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd == folder)
+            let threads = std::fs::read_dir(entry.path().join("task"));
+            threads.into_iter().flatten().flatten().any(|thread| {
+                std::fs::read_link(thread.path().join("cwd")).is_ok_and(|cwd| cwd == folder)
+            })
         });
         Some(here.next()?.file_name().to_string_lossy().into_owned())
     }

@@ -78,8 +78,8 @@ fn not_steady(run: &Run) -> Option<String> {
              two that agree"
         ),
         _ => format!(
-            "not steady (*): the write amplification still changed by more than 2 % between the \
-             last two windows of {window}, or no block was erased in one of them"
+            "not steady (*): the write amplification changed by more than 2 % between the last two \
+             windows of {window}, or one of them erased nothing"
         ),
     };
     let instead = match run.app {
@@ -89,7 +89,11 @@ fn not_steady(run: &Run) -> Option<String> {
             human::bytes((CAPACITIES.max(2 * run.windows) * capacity) as f64)
         ),
         None if run.windows >= MOST_WINDOWS.into() => {
-            format!("after {MOST_WINDOWS} windows, the workload may have no steady state")
+            format!(
+                "after {} windows, the workload may have no steady state; compare runs that write \
+                 the same",
+                run.windows
+            )
         }
         None => "repeat the run with --until steady".to_owned(),
     };

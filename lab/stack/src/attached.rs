@@ -94,13 +94,13 @@ impl Attached {
         }
     }
 
-    /// Its block port.
+    /// Its block port, as file systems take it.
     #[must_use]
     pub fn disk(&self) -> Disk {
         Disk::from(self)
     }
 
-    /// Its byte port.
+    /// Its byte port, as file systems take it.
     #[must_use]
     pub fn bytes(&self) -> ByteDisk {
         ByteDisk::from(self)
@@ -251,11 +251,15 @@ impl Attached {
     /// If one of them cannot be opened.
     pub async fn open(&self) -> Result<(), AttachError> {
         self.below.open().await?;
-        self.losses.found(self.below.has_unread());
         if let Some(layer) = &self.layer {
             layer.port(&self.below).await?;
         }
         Ok(())
+    }
+
+    /// Whether the host's mapping may lack versions, because its mount could not read all blocks.
+    pub(crate) fn has_unread(&self) -> bool {
+        self.below.has_unread()
     }
 
     /// Whether the flash failed a read of the powered drive, or has no place for writes any more.

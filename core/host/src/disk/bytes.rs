@@ -15,7 +15,7 @@ disk! {
 }
 
 impl ByteDisk {
-    /// Its blocks.
+    /// Its blocks, through the block port.
     #[must_use]
     pub fn blocks(&self) -> Disk {
         match self {
@@ -27,17 +27,17 @@ impl ByteDisk {
 
 /// The functions of a [`BytePort`], boxed, for [`ByteDisk`]. Every byte port has them.
 pub trait ByteCalls: BlockCalls {
-    /// As [`BytePort::has_transactions`].
+    /// Forwards to the port's [`BytePort::has_transactions`].
     fn has_transactions(&self) -> bool;
 
-    /// As [`BytePort::transaction_lines`].
+    /// Forwards to the port's [`BytePort::transaction_lines`].
     fn transaction_lines(&self) -> u64;
 
-    /// As [`BytePort::load`].
+    /// Forwards to the port's [`BytePort::load`].
     fn load<'a>(&'a self, at: u64, out: &'a mut [u8], who: Who)
     -> Boxed<'a, Result<(), ByteError>>;
 
-    /// As [`BytePort::store`].
+    /// Forwards to the port's [`BytePort::store`].
     fn store<'a>(
         &'a self,
         at: u64,
@@ -46,13 +46,13 @@ pub trait ByteCalls: BlockCalls {
         who: Who,
     ) -> Boxed<'a, Result<(), ByteError>>;
 
-    /// As [`BytePort::verify`].
+    /// Forwards to the port's [`BytePort::verify`].
     fn verify(&self) -> Boxed<'_, Result<(), ByteError>>;
 
-    /// As [`BytePort::commit`].
+    /// Forwards to the port's [`BytePort::commit`].
     fn commit(&self, tx: u32) -> Boxed<'_, Result<(), ByteError>>;
 
-    /// As [`BytePort::recover`].
+    /// Forwards to the port's [`BytePort::recover`].
     fn recover(&self) -> Boxed<'_, Result<(), ByteError>>;
 }
 

@@ -16,7 +16,7 @@ disk! {
 }
 
 impl SwapDisk {
-    /// Its blocks.
+    /// Its blocks, through the block port.
     #[must_use]
     pub fn blocks(&self) -> Disk {
         match self {
@@ -28,13 +28,13 @@ impl SwapDisk {
 
 /// The functions of a [`SwapPort`], boxed, for [`SwapDisk`]. Every swap port has them.
 pub trait SwapCalls: BlockCalls {
-    /// As [`SwapPort::has_swaps`].
+    /// Forwards to the port's [`SwapPort::has_swaps`].
     fn has_swaps(&self) -> Boxed<'_, bool>;
 
-    /// As [`SwapPort::most_changes`].
+    /// Forwards to the port's [`SwapPort::most_changes`].
     fn most_changes(&self) -> usize;
 
-    /// As [`SwapPort::stage`].
+    /// Forwards to the port's [`SwapPort::stage`].
     fn stage<'a>(
         &'a self,
         first: u64,
@@ -42,10 +42,10 @@ pub trait SwapCalls: BlockCalls {
         who: Who,
     ) -> Boxed<'a, Result<Option<u64>, IoError>>;
 
-    /// As [`SwapPort::unstage`].
+    /// Forwards to the port's [`SwapPort::unstage`].
     fn unstage(&self, number: u64);
 
-    /// As [`SwapPort::publish`].
+    /// Forwards to the port's [`SwapPort::publish`].
     fn publish<'a>(
         &'a self,
         staged: &'a [u64],

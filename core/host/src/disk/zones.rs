@@ -12,7 +12,7 @@ use units::{Extent, Lba, Ns, Refusals};
 /// A zoned port of any kind. Clones share the device.
 #[derive(Clone)]
 pub enum ZoneDisk {
-    /// An emulated drive.
+    /// An emulated drive, called directly.
     Drive(ZonedDevice),
     /// A port of another kind.
     Layer(Rc<dyn ZoneCalls>),
@@ -20,22 +20,22 @@ pub enum ZoneDisk {
 
 /// The functions of a [`ZonedPort`], boxed, for [`ZoneDisk`]. Every zoned port has them.
 pub trait ZoneCalls {
-    /// As [`ZonedPort::limits`].
+    /// Forwards to the port's [`ZonedPort::limits`].
     fn limits(&self) -> ZoneLimits;
 
-    /// As [`ZonedPort::zone`].
+    /// Forwards to the port's [`ZonedPort::zone`].
     fn zone(&self, zone: u32) -> Option<ZoneInfo>;
 
-    /// As [`ZonedPort::in_use`].
+    /// Forwards to the port's [`ZonedPort::in_use`].
     fn in_use(&self) -> ZoneUse;
 
-    /// As [`ZonedPort::refusals`].
+    /// Forwards to the port's [`ZonedPort::refusals`].
     fn refusals(&self) -> Refusals;
 
-    /// As [`ZonedPort::compute`].
+    /// Forwards to the port's [`ZonedPort::compute`].
     fn compute(&self, span: Ns) -> Computing;
 
-    /// As [`ZonedPort::read`].
+    /// Forwards to the port's [`ZonedPort::read`].
     fn read<'a>(
         &'a self,
         extent: Extent,
@@ -43,10 +43,10 @@ pub trait ZoneCalls {
         who: Who,
     ) -> Boxed<'a, Result<(), ZoneStatus>>;
 
-    /// As [`ZonedPort::report`].
+    /// Forwards to the port's [`ZonedPort::report`].
     fn report(&self, first: u32, count: u32) -> Boxed<'_, Result<Vec<ZoneInfo>, ZoneStatus>>;
 
-    /// As [`ZonedPort::write`].
+    /// Forwards to the port's [`ZonedPort::write`].
     fn write<'a>(
         &'a self,
         extent: Extent,
@@ -55,7 +55,7 @@ pub trait ZoneCalls {
         fua: bool,
     ) -> Boxed<'a, Result<(), ZoneStatus>>;
 
-    /// As [`ZonedPort::append`].
+    /// Forwards to the port's [`ZonedPort::append`].
     fn append<'a>(
         &'a self,
         zone: u32,
@@ -65,16 +65,16 @@ pub trait ZoneCalls {
         fua: bool,
     ) -> Boxed<'a, Result<Lba, ZoneStatus>>;
 
-    /// As [`ZonedPort::copy`].
+    /// Forwards to the port's [`ZonedPort::copy`].
     fn copy<'a>(&'a self, sources: &'a [Extent], to: Lba) -> Boxed<'a, Result<(), ZoneStatus>>;
 
-    /// As [`ZonedPort::manage`].
+    /// Forwards to the port's [`ZonedPort::manage`].
     fn manage(&self, zone: u32, action: ZoneAction) -> Boxed<'_, Result<(), ZoneStatus>>;
 
-    /// As [`ZonedPort::commit`].
+    /// Forwards to the port's [`ZonedPort::commit`].
     fn commit(&self, end: Lba) -> Boxed<'_, Result<(), ZoneStatus>>;
 
-    /// As [`ZonedPort::flush`].
+    /// Forwards to the port's [`ZonedPort::flush`].
     fn flush(&self) -> Boxed<'_, Result<(), ZoneStatus>>;
 }
 

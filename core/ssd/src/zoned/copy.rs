@@ -16,10 +16,6 @@ const RANGES: usize = 256;
 struct Kept(Vec<Payload>);
 
 impl Sink for Kept {
-    fn is_wanted(&self) -> bool {
-        true
-    }
-
     fn take(&mut self, _: usize, len: usize, payload: &Payload, from: usize) {
         assert!(from == 0 && len == UNIT, "zones are read in whole sectors");
         self.0.push(payload.clone());

@@ -152,9 +152,7 @@ fn headers(grid: &mut Grid, runs: &[&Run], ratios: Ratios) {
 fn placements(grid: &mut Grid, runs: &[&Run], ratios: Ratios) {
     let policy = |placement: &Placement| human::name(&placement.policy, 10);
     let handles = |placement: &Placement| format!("{} of {}", placement.used, placement.handles);
-    let rows: [(&str, &dyn Fn(&Placement) -> String); 2] =
-        [("  placement by", &policy), ("  handles used", &handles)];
-    for (title, write) in rows {
+    let mut add = |title: &str, write: &dyn Fn(&Placement) -> String| {
         let mut row = vec![cell(title)];
         for run in runs {
             row.push(cell(run.placement.as_ref().map_or_else(String::new, write)));
@@ -163,7 +161,9 @@ fn placements(grid: &mut Grid, runs: &[&Run], ratios: Ratios) {
             }
         }
         grid.row(row);
-    }
+    };
+    add("  placement by", &policy);
+    add("  handles used", &handles);
 }
 
 fn rows(grid: &mut Grid, metric: &Metric, runs: &[&Run], all: &[&Run], ratios: Ratios) {

@@ -4,7 +4,7 @@
 //! Requests are issued as soon as earlier ones complete. They are widened to whole units of 4 KiB,
 //! since units are judged; overlapping ones are serialized.
 
-use super::subject::{Left, can_fail, excuse, met, refused};
+use super::subject::{Left, can_fail, met, refused};
 use super::{Cuts, disorder};
 use crate::attached::Attached;
 use crate::error::StackError;
@@ -352,6 +352,7 @@ impl Subject for Blocks {
                 media: self.media.clone(),
                 arrived: Vec::new(),
                 lost_metadata: false,
+                unread: false,
             },
         }
     }
@@ -390,8 +391,7 @@ impl Subject for Blocks {
     fn judge(&self, live: &Live, recovered: Recovery, _: Cut) -> Verdict {
         let device = recovered.device.take();
         let lost = device.as_ref().is_some_and(Attached::is_failing);
-        let lost_metadata = recovered.left.lost_metadata
-            || device.is_some_and(|device| device.losses().metadata() > 0);
+        let unread = recovered.left.unread || device.is_some_and(|device| device.has_unread());
         // Units that were lost are told one by one, so a failed recovery is one of the layer.
         let fault = match lost && can_fail(&self.plan.drive) {
             true => Fault::Media,
@@ -402,14 +402,15 @@ impl Subject for Blocks {
             (Some(Err(error)), _) => vec![(fault, format!("recovery: {error}"))],
             _ => vec![(Fault::Corrupt, "recovery did not end".to_owned())],
         };
-        let mut verdict = Verdict {
-            faults,
-            ..Verdict::default()
+        // Of a block that a mapping could not read, it shows the version before.
+        let excused = |(fault, what)| match fault {
+            Fault::Lost if unread && can_fail(&self.plan.drive) => (Fault::Media, what),
+            fault => (fault, what),
         };
-        if lost_metadata {
-            excuse(&self.plan.drive, &mut verdict);
+        Verdict {
+            faults: faults.into_iter().map(excused).collect(),
+            ..Verdict::default()
         }
-        verdict
     }
 }
 

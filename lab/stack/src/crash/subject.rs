@@ -63,6 +63,8 @@ pub(super) struct Left {
     pub(super) arrived: Vec<Posted>,
     /// Whether the medium has failed a read of metadata before the cut.
     pub(super) lost_metadata: bool,
+    /// Whether a mapping that was mounted before the cut may lack versions.
+    pub(super) unread: bool,
 }
 
 impl Left {
@@ -74,6 +76,7 @@ impl Left {
             memory: port.memory_at_power_cut(&mut rng),
             media: device.drive().at_power_cut(),
             lost_metadata: port.losses().metadata() > 0,
+            unread: port.has_unread(),
         }
     }
 }
@@ -90,7 +93,7 @@ pub(super) const fn can_fail(drive: &DriveConfig) -> bool {
 }
 
 /// Counts all findings so far for the medium of `drive`, if that can fail.
-pub(super) fn excuse(drive: &DriveConfig, verdict: &mut Verdict) {
+fn excuse(drive: &DriveConfig, verdict: &mut Verdict) {
     if can_fail(drive) {
         let faults = verdict.faults.iter_mut();
         faults.for_each(|(fault, _)| *fault = Fault::Media);
@@ -258,7 +261,8 @@ impl Files {
         let before = self.ready(&kernel, &before.0);
         let port = self.attach(&kernel.sim(), &before, memory, false);
         // The host's mapping shows the remains of the cut only once it is mounted.
-        let opened = kernel.block_on(async move { port.open().await });
+        let mapped = port.clone();
+        let opened = kernel.block_on(async move { mapped.open().await });
         if let Err(error) = opened {
             self.fail(error);
         }
@@ -276,6 +280,7 @@ impl Files {
                 Ok(None) => {}
                 Ok(Some(said)) => {
                     let what = format!("the external checker reports {when}: {said}");
+                    let lost = lost || (recover && port.has_unread());
                     verdict.faults.push((self.fault(lost), what));
                 }
                 Err(error) => self.fail(error),
@@ -473,7 +478,7 @@ impl Subject for Files {
         };
         let drive = device.device().drive();
         self.check(drive, "", &mut verdict);
-        if recovered.left.lost_metadata {
+        if recovered.left.lost_metadata || recovered.left.unread {
             excuse(&self.plan.drive, &mut verdict);
         }
         if self.outside > 0 && cut.event.is_multiple_of(self.outside) {
@@ -493,7 +498,7 @@ impl Subject for Files {
 
 /// Whether the medium has failed a read of metadata, or a write, of a recovery.
 fn explains_all(device: &Attached) -> bool {
-    device.losses().metadata() > 0 || device.losses().writes() > 0
+    device.losses().metadata() > 0 || device.losses().writes() > 0 || device.has_unread()
 }
 
 impl Recovering for Recovery {
@@ -515,6 +520,7 @@ impl Recovering for Recovery {
             Some((device, _)) => {
                 let mut left = Left::of(&self.sim, device);
                 left.lost_metadata |= self.left.lost_metadata;
+                left.unread |= self.left.unread;
                 left
             }
         }

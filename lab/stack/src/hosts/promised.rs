@@ -138,7 +138,7 @@ const COLUMNS: [(&str, Force, &[Target]); 6] = [
 
 /// The table: facts of each cell, by host.
 fn table(page: &str) -> BTreeMap<String, Vec<BTreeSet<Fact>>> {
-    let section = page.split("## What each force promises").nth(1);
+    let section = page.split("## What each sync call promises").nth(1);
     let lines = section.expect("the page has the section").lines();
     let lines = lines.skip_while(|line| !line.starts_with('|'));
     let cells = |line: &str| -> Vec<String> {
