@@ -8,8 +8,7 @@
 use crate::config::{DriveConfig, SpareSplit};
 use crate::frontier::{Frontier, Kind};
 use crate::layout::{Layout, NONE};
-use crate::line::LineView;
-use crate::policy::PoolView;
+use crate::policy::{LineView, PoolView};
 use crate::state::State;
 use crate::victims::Pool;
 
