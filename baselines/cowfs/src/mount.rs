@@ -140,7 +140,7 @@ pub async fn mount_with<S: Persist>(
 /// Mounts Btrfs as Linux has it from `port`, and recovers what has to be.
 ///
 /// # Errors
-/// What is wrong with it, or why the drive failed.
+/// The damaged part of the file system, or the failure of the drive.
 pub fn mount(
     sim: &Sim,
     port: &impl BlockPort,

@@ -9,8 +9,7 @@
 use crate::config::{DriveConfig, SpareSplit};
 use crate::frontier::{Frontier, Kind};
 use crate::layout::{Layout, NONE};
-use crate::line::LineView;
-use crate::policy::{self, PoolView};
+use crate::policy::{self, LineView, PoolView};
 use crate::state::State;
 use crate::victims::Pool;
 

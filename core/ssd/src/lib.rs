@@ -79,10 +79,10 @@ pub use fdp::{FdpEvent, FdpEventKind, FdpEvents, FdpLog};
 pub use health::Health;
 pub use layout::Layout;
 pub use ledger::{ByteStats, Cause, HandleStats, Ledger, ReadCause, Smart, ZoneStats};
-pub use line::{LineReport, LineState, LineView};
+pub use line::{LineReport, LineState};
 pub use media::DriveMedia;
 pub use pages::FlashLoad;
-pub use policy::{Policies, PoolView, WriteView, by_demand, coldest, victim};
+pub use policy::{LineView, Policies, PoolView, WriteView, by_demand, coldest, victim};
 pub use precondition::Precondition;
 pub use presets::{PRESETS, Preset};
 pub use raw::{

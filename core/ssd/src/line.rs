@@ -98,21 +98,6 @@ pub struct LineReport {
     pub moved: bool,
 }
 
-/// Facts about a line that a policy may decide by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LineView {
-    /// Index of the line.
-    pub line: u32,
-    /// Pages with the newest issued version of a mapped page.
-    pub valid: u32,
-    /// Data pages that the line can hold, summary excluded.
-    pub pages: u32,
-    /// Programs that the drive issued since the line was closed.
-    pub age: u64,
-    /// Erase cycles so far.
-    pub erases: u32,
-}
-
 pub(crate) struct Lines {
     pub(crate) lines: Vec<Line>,
     /// Free lines of each group, in the order in which they became free.

@@ -8,7 +8,6 @@
 //! with policies of one name count as equal.
 
 use crate::config::VictimPolicy;
-use crate::line::LineView;
 use std::cmp::Reverse;
 use std::fmt;
 use std::sync::Arc;
@@ -18,6 +17,21 @@ type ChooseLine = dyn for<'a> Fn(&'a [LineView]) -> &'a LineView + Send + Sync;
 
 /// A function that chooses the handle of a write.
 type ChooseHandle = dyn Fn(&WriteView) -> u16 + Send + Sync;
+
+/// Facts about a line that a policy may decide by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LineView {
+    /// Index of the line.
+    pub line: u32,
+    /// Pages with the newest issued version of a mapped page.
+    pub valid: u32,
+    /// Data pages that the line can hold, summary excluded.
+    pub pages: u32,
+    /// Programs that the drive issued since the line was closed.
+    pub age: u64,
+    /// Erase cycles so far.
+    pub erases: u32,
+}
 
 /// Facts about a write that a placement policy may decide by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

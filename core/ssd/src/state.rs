@@ -13,9 +13,9 @@ use crate::frontier::{Frontier, Kind};
 use crate::inflight::InFlight;
 use crate::layout::{Layout, NONE};
 use crate::ledger::{Cause, Ledger};
-use crate::line::{Line, LineState, LineView, Lines};
+use crate::line::{Line, LineState, Lines};
 use crate::map::{Map, Where};
-use crate::policy;
+use crate::policy::{self, LineView};
 use nand::Payload;
 use units::Ns;
 

@@ -8,8 +8,7 @@
 //! page, and a key in the tree of its group's wear.
 
 use crate::config::VictimPolicy;
-use crate::line::LineView;
-use crate::policy;
+use crate::policy::{self, LineView};
 use std::cmp::Reverse;
 
 /// Key of a place without a line.

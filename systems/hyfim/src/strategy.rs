@@ -151,7 +151,7 @@ impl Persist for Intra {
 /// Mounts a file system with the strategy over `port`, which has recovered.
 ///
 /// # Errors
-/// What is wrong with it, or why the drive failed.
+/// The damaged part of the file system, or the failure of the drive.
 pub fn mount_files(
     sim: &Sim,
     port: &impl SwapPort,

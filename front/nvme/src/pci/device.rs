@@ -485,12 +485,15 @@ impl<B: Backend> Device<B> {
         }
     }
 
-    /// Posts completions and raises the interrupt of each queue with new ones.
+    /// Posts completions and raises the interrupt of each queue with new ones. The admin queue
+    /// comes last: when the guest sees a queue's deletion complete, it finds the completions of
+    /// all commands of that queue.
+    //= nvme-pcie 4.1.4
     fn deliver(&mut self) {
         let shared = Arc::clone(&self.shared);
         let guest = shared.guest();
         let mut reached = true;
-        for queue in self.completions.values_mut() {
+        for queue in self.completions.values_mut().rev() {
             reached &= queue.flush(&*guest).is_ok();
             let vector = queue.vector.filter(|_| queue.news);
             queue.news = false;

@@ -4,7 +4,8 @@
 //! Requests are issued as soon as earlier ones complete. They are widened to whole units of 4 KiB,
 //! since units are judged; overlapping ones are serialized.
 
-use super::subject::{Left, can_fail, met, refused};
+use super::prepare::refused;
+use super::subject::{Left, can_fail, met};
 use super::{Cuts, disorder};
 use crate::attached::Attached;
 use crate::error::StackError;
@@ -402,7 +403,7 @@ impl Subject for Blocks {
             (Some(Err(error)), _) => vec![(fault, format!("recovery: {error}"))],
             _ => vec![(Fault::Corrupt, "recovery did not end".to_owned())],
         };
-        // Of a block that a mapping could not read, it shows the version before.
+        // The mapping shows the previous version of a block that it could not read.
         let excused = |(fault, what)| match fault {
             Fault::Lost if unread && can_fail(&self.plan.drive) => (Fault::Media, what),
             fault => (fault, what),

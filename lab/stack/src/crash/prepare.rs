@@ -3,7 +3,6 @@
 //! Invariant: free blocks hold stale data, so a file that refers to a block before it was written
 //! is recognized.
 
-use super::subject::{KEPT, Rest, now, refused};
 use crate::attached::Attached;
 use crate::error::StackError;
 use crate::files::{Origins, make_tree, ready};
@@ -12,12 +11,33 @@ use crate::plan::Plan;
 use crash::Shown;
 use sim::{Kernel, Seed};
 use ssd::DriveMedia;
-use vfs::{Access, Body, CacheConfig, Clock, Compute, Errno, OpenFlags, Process, Source, Vfs};
+use units::Ns;
+use vfs::{
+    Access, Body, CacheConfig, Clock, Compute, Errno, OpenFlags, Process, Source, Timestamp, Vfs,
+};
 use workload::files::FileWorkload;
 
+/// Directory of the snapshot.
+const KEPT: &[u8] = b"kept";
 /// Pattern of stale blocks that are free at the start of a run, and bytes of them.
 const LEFT_OVER: u64 = 0xb10c_5eed_0f0e_0d0c;
 const LEFT_OVER_BYTES: u64 = 16 << 20;
+
+/// A drive at rest, and the persistent memory of its host.
+#[derive(Clone)]
+pub(super) struct Rest(pub(super) DriveMedia, pub(super) Memory);
+
+/// The time that the clock shows at each power-on.
+pub(super) fn now() -> Timestamp {
+    Clock::default().at(Ns::ZERO)
+}
+
+pub(super) fn refused(plan: &Plan, problem: impl std::fmt::Display) -> StackError {
+    StackError::Mount {
+        stack: plan.stack.to_string(),
+        problem: problem.to_string(),
+    }
+}
 
 /// Makes the file system and the tree; returns the drive's contents and those of the tree.
 pub(super) fn prepare(

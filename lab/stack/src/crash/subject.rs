@@ -4,7 +4,7 @@
 //! runs of one subject are equal.
 
 use super::again::use_again;
-use super::prepare::{kept, prepare};
+use super::prepare::{Rest, kept, now, prepare, refused};
 use super::{Cuts, cache, disorder};
 use crate::attached::Attached;
 use crate::error::StackError;
@@ -19,12 +19,9 @@ use sim::{Kernel, Rng, Seed, Sim};
 use ssd::{Drive, DriveConfig, DriveMedia};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use units::Ns;
-use vfs::{Body, CacheConfig, Clock, Compute, Timestamp, Vfs};
+use vfs::{Body, CacheConfig, Clock, Compute, Vfs};
 use workload::files::{FileWorkload, Source as Calls};
 
-/// Directory of the snapshot.
-pub(super) const KEPT: &[u8] = b"kept";
 /// Prefix of the paths of files in the snapshot.
 const KEPT_AT: &[u8] = b"/kept/";
 
@@ -99,10 +96,6 @@ fn excuse(drive: &DriveConfig, verdict: &mut Verdict) {
         faults.for_each(|(fault, _)| *fault = Fault::Media);
     }
 }
-
-/// A drive at rest, and the persistent memory of its host.
-#[derive(Clone)]
-pub(super) struct Rest(pub(super) DriveMedia, pub(super) Memory);
 
 /// A recovery after a power cut.
 pub(super) struct Recovery {
@@ -317,18 +310,6 @@ pub(super) fn met(port: &Attached) -> Vec<&'static str> {
     let all = all.into_iter().chain(port.meets());
     let met = all.filter(|(_, is_met)| *is_met);
     met.map(|(what, _)| what).collect()
-}
-
-/// The time that the clock shows at each power-on.
-pub(super) fn now() -> Timestamp {
-    Clock::default().at(Ns::ZERO)
-}
-
-pub(super) fn refused(plan: &Plan, problem: impl std::fmt::Display) -> StackError {
-    StackError::Mount {
-        stack: plan.stack.to_string(),
-        problem: problem.to_string(),
-    }
 }
 
 /// Mounts the file system, and runs the workload on it.
