@@ -35,7 +35,7 @@ pub struct Page<'a> {
 /// Stamp of a page that cannot be read.
 const UNREADABLE: u32 = u32::MAX;
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Block {
     pub(crate) state: BlockState,
     /// Number of pages programmed, or being programmed, since the last erase.

@@ -76,7 +76,7 @@ pub enum NandError {
 }
 
 /// All cells of a drive: states, wear, spare areas and contents of its blocks.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Media {
     geometry: Geometry,
     blocks: Vec<Arc<Block>>,

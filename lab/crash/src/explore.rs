@@ -3,7 +3,7 @@
 
 use crate::points::{Cut, Points};
 use sim::{Kernel, Seed};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::ops::ControlFlow;
 
@@ -16,12 +16,16 @@ const KEPT_MEDIA: usize = 10;
 /// and one event adds little to it. A choice of ours.
 const MEASURED: u64 = 4096;
 
+/// Recoveries that are kept: of the last state of the run, and of some states that cuts of its
+/// recovery left. A choice of ours.
+const RECENT: usize = 4;
+
 /// A system whose power is cut.
 pub trait Subject {
     /// A running system with the history of its calls.
     type Live;
-    /// State that survives without power.
-    type Left: Clone;
+    /// State that survives without power. Recoveries from equal states are equal.
+    type Left: Clone + PartialEq;
     /// A system that recovers.
     type Recovering: Recovering<Left = Self::Left>;
 
@@ -57,8 +61,9 @@ pub trait Subject {
     /// Powers the system on from `left`, as tasks of `kernel`.
     fn power_on(&self, kernel: &Kernel, left: Self::Left) -> Self::Recovering;
 
-    /// Judges a recovery that has ended. `live` has the promises that were made until `cut`.
-    fn judge(&self, live: &Self::Live, recovered: Self::Recovering, cut: Cut) -> Verdict;
+    /// Judges a recovery that has ended. `live` has the promises that were made until `cut`. One
+    /// recovery is judged for every cut that left the state from which it began.
+    fn judge(&self, live: &Self::Live, recovered: &Self::Recovering, cut: Cut) -> Verdict;
 }
 
 /// A system that recovers from a cut.
@@ -191,6 +196,9 @@ pub struct Exploration {
     pub points: u64,
     /// Recoveries that were cut as well, each judged besides.
     pub recoveries: u64,
+    /// Recoveries that ran to their end. A cut that leaves the same state as one shortly before
+    /// shares its recovery.
+    pub recovered: u64,
     /// Events of the last recovery that was not cut.
     pub recovery_events: u64,
     /// States that a checker that others wrote has examined.
@@ -229,6 +237,7 @@ impl Exploration {
         self.failed_calls += other.failed_calls;
         self.points += other.points;
         self.recoveries += other.recoveries;
+        self.recovered += other.recovered;
         self.recovery_events = other.recovery_events;
         self.outside += other.outside;
         self.lost += other.lost;
@@ -321,9 +330,17 @@ pub fn explore_while<S: Subject>(
     let chosen = points.choose(events, seed);
     let kernel = Kernel::new();
     let live = subject.start(&kernel);
+    let mut explorer = Explorer {
+        subject,
+        points,
+        seed,
+        found,
+        recent: VecDeque::new(),
+    };
     for &event in &chosen {
         while kernel.sim().events() < event && kernel.step() {}
-        try_cut(subject, &live, event, points, seed, &mut found);
+        explorer.cut(&live, event);
+        let found = &mut explorer.found;
         found.points += 1;
         let heard = progress(Progress {
             points: found.points,
@@ -334,7 +351,7 @@ pub fn explore_while<S: Subject>(
             break;
         }
     }
-    found
+    explorer.found
 }
 
 fn corrupt(what: &str) -> Verdict {
@@ -388,53 +405,100 @@ impl Bounds {
     }
 }
 
-fn try_cut<S: Subject>(
-    subject: &S,
-    live: &S::Live,
-    event: u64,
-    points: &Points,
+/// Cuts of one run, with their findings.
+struct Explorer<'a, S: Subject> {
+    subject: &'a S,
+    points: &'a Points,
     seed: Seed,
-    found: &mut Exploration,
-) {
-    let left = subject.cut(live);
-    found.meet(subject.meets(live));
-    let (events, verdict) = recover(subject, live, left.clone(), event);
-    found.recovery_events = events;
-    let wanted = points.recovery(event, events, seed);
-    if wanted.is_none() || !matches!(points, Points::One(_)) {
-        let recovery = None;
-        found.note(Cut { event, recovery }, verdict);
-    }
-    let Some(recovery) = wanted else { return };
-    let (left, met) = cut_recovery(subject, left, recovery);
-    found.meet(met);
-    let (_, verdict) = recover(subject, live, left, event);
-    let recovery = Some(recovery);
-    found.note(Cut { event, recovery }, verdict);
-    found.recoveries += 1;
+    found: Exploration,
+    /// The recoveries that were needed last, most recent first.
+    recent: VecDeque<Recovered<S>>,
 }
 
-/// Recovers from `left` and judges the result; returns the events of the recovery as well.
-fn recover<S: Subject>(subject: &S, live: &S::Live, left: S::Left, event: u64) -> (u64, Verdict) {
-    let kernel = Kernel::new();
-    let recovering = subject.power_on(&kernel, left);
-    let most = subject.bounds().events;
-    while !recovering.is_done() {
-        let events = kernel.sim().events();
-        if events >= most {
-            let what = format!("recovery did not end within {most} events");
-            return (events, corrupt(&what));
+/// A recovery that has ended, or that never will.
+struct Recovered<S: Subject> {
+    /// State from which it began.
+    left: S::Left,
+    recovering: S::Recovering,
+    /// Keeps the tasks of the recovered system.
+    _kernel: Kernel,
+    events: u64,
+    /// Sentence that says why it did not end.
+    endless: Option<String>,
+}
+
+impl<S: Subject> Explorer<'_, S> {
+    /// Cuts the run before `event`, and recovery from that at one event in some cases.
+    fn cut(&mut self, live: &S::Live, event: u64) {
+        let left = self.subject.cut(live);
+        self.found.meet(self.subject.meets(live));
+        let (events, verdict) = self.recover(live, left.clone(), event);
+        self.found.recovery_events = events;
+        let wanted = self.points.recovery(event, events, self.seed);
+        if wanted.is_none() || !matches!(self.points, Points::One(_)) {
+            let recovery = None;
+            self.found.note(Cut { event, recovery }, verdict);
         }
-        if !kernel.step() {
-            return (events, corrupt("recovery came to rest before its end"));
+        let Some(recovery) = wanted else { return };
+        let (left, met) = cut_recovery(self.subject, left, recovery);
+        self.found.meet(met);
+        let (_, verdict) = self.recover(live, left, event);
+        let recovery = Some(recovery);
+        self.found.note(Cut { event, recovery }, verdict);
+        self.found.recoveries += 1;
+    }
+
+    /// Recovers from `left`, unless a recent recovery began with an equal state, and judges the
+    /// result; returns the events of the recovery as well.
+    fn recover(&mut self, live: &S::Live, left: S::Left, event: u64) -> (u64, Verdict) {
+        let known = self.recent.iter().position(|recent| recent.left == left);
+        let recovered = match known.and_then(|known| self.recent.remove(known)) {
+            Some(recovered) => recovered,
+            None => {
+                self.found.recovered += 1;
+                Recovered::from(self.subject, left)
+            }
+        };
+        let recovery = None;
+        let verdict = match &recovered.endless {
+            Some(what) => corrupt(what),
+            None => {
+                let cut = Cut { event, recovery };
+                self.subject.judge(live, &recovered.recovering, cut)
+            }
+        };
+        let events = recovered.events;
+        self.recent.push_front(recovered);
+        self.recent.truncate(RECENT);
+        (events, verdict)
+    }
+}
+
+impl<S: Subject> Recovered<S> {
+    /// Powers on from `left` and recovers.
+    fn from(subject: &S, left: S::Left) -> Self {
+        let kernel = Kernel::new();
+        let recovering = subject.power_on(&kernel, left.clone());
+        let most = subject.bounds().events;
+        let endless = loop {
+            if recovering.is_done() {
+                break None;
+            }
+            if kernel.sim().events() >= most {
+                break Some(format!("recovery did not end within {most} events"));
+            }
+            if !kernel.step() {
+                break Some("recovery came to rest before its end".to_owned());
+            }
+        };
+        Self {
+            left,
+            recovering,
+            events: kernel.sim().events(),
+            _kernel: kernel,
+            endless,
         }
     }
-    let events = kernel.sim().events();
-    let recovery = None;
-    (
-        events,
-        subject.judge(live, recovering, Cut { event, recovery }),
-    )
 }
 
 /// State that is left if recovery is cut before its event `recovery`, and the conditions

@@ -100,7 +100,7 @@ use units::SECTOR;
 const _: () = assert!(LINE * LINES as usize == UNIT);
 
 /// State of a front that its battery keeps.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FrontMedia {
     /// The log; `None` if it is empty.
     pub(crate) log: Option<Kept>,

@@ -10,7 +10,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 /// Ring and commits: the log without its index.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Kept {
     pub(super) ring: Ring,
     pub(super) txs: TxLog,

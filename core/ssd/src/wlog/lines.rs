@@ -11,7 +11,7 @@ const SEGMENT: usize = 1024;
 type Segment = [[u8; LINE]; SEGMENT];
 
 /// Numbered places for lines. A place never written takes no memory and reads as zeros.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lines(Vec<Option<Arc<Segment>>>);
 
 impl Lines {

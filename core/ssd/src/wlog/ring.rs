@@ -45,7 +45,7 @@ impl Entry {
 }
 
 /// The log's memory, which the battery keeps.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Ring {
     slots: u32,
     head: u64,

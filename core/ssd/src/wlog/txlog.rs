@@ -32,7 +32,7 @@ impl Tx {
 }
 
 /// The transactions of a log; kept by the battery.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TxLog {
     known: BTreeMap<u32, Tx>,
     commits: u32,

@@ -86,7 +86,7 @@ impl Subject for Endless {
         }
     }
 
-    fn judge(&self, _: &Live, _: Recovery, _: Cut) -> Verdict {
+    fn judge(&self, _: &Live, _: &Recovery, _: Cut) -> Verdict {
         Verdict::default()
     }
 }

@@ -10,7 +10,7 @@ use units::Ns;
 
 /// Two counters that shall stay equal, written one after the other. With a
 /// journal of one entry a cut between the two is mended.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Default, PartialEq)]
 struct Left {
     journal: Option<u32>,
     counters: [u32; 2],
@@ -94,7 +94,7 @@ impl Subject for Counters {
         recovery
     }
 
-    fn judge(&self, live: &Live, recovered: Recovery, _: Cut) -> Verdict {
+    fn judge(&self, live: &Live, recovered: &Recovery, _: Cut) -> Verdict {
         let [a, b] = recovered.medium.borrow().counters;
         let mut verdict = Verdict::default();
         if a != b {

@@ -403,14 +403,14 @@ impl Subject for Files {
         recovery
     }
 
-    fn judge(&self, live: &Rc<Live>, recovered: Recovery, cut: Cut) -> Verdict {
+    fn judge(&self, live: &Rc<Live>, recovered: &Recovery, cut: Cut) -> Verdict {
         let mut verdict = Verdict::default();
-        match recovered.shown.take().unwrap() {
-            Err(error) => verdict.faults.push((Fault::Corrupt, error)),
+        match recovered.shown.borrow().as_ref().unwrap() {
+            Err(error) => verdict.faults.push((Fault::Corrupt, error.clone())),
             Ok((shown, tree)) => {
-                let found = live.chronicle.borrow().judge(&shown);
+                let found = live.chronicle.borrow().judge(shown);
                 if !live.busy.get() {
-                    let by_model = check(&live.model.borrow(), &tree);
+                    let by_model = check(&live.model.borrow(), tree);
                     // The chronicle judges attributes and numbers of inodes besides.
                     assert!(
                         by_model.is_empty() || !found.is_empty(),

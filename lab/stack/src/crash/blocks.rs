@@ -389,17 +389,18 @@ impl Subject for Blocks {
         recovery
     }
 
-    fn judge(&self, live: &Live, recovered: Recovery, _: Cut) -> Verdict {
-        let device = recovered.device.take();
-        let lost = device.as_ref().is_some_and(Attached::is_failing);
-        let unread = recovered.left.unread || device.is_some_and(|device| device.has_unread());
+    fn judge(&self, live: &Live, recovered: &Recovery, _: Cut) -> Verdict {
+        let device = recovered.device.borrow();
+        let device = device.as_ref();
+        let lost = device.is_some_and(Attached::is_failing);
+        let unread = recovered.left.unread || device.is_some_and(Attached::has_unread);
         // Units that were lost are told one by one, so a failed recovery is one of the layer.
         let fault = match lost && can_fail(&self.plan.drive) {
             true => Fault::Media,
             false => Fault::Corrupt,
         };
-        let faults = match (recovered.shown.take(), &live.0) {
-            (Some(Ok(shown)), Some(work)) => work.past.borrow().judge(&shown),
+        let faults = match (&*recovered.shown.borrow(), &live.0) {
+            (Some(Ok(shown)), Some(work)) => work.past.borrow().judge(shown),
             (Some(Err(error)), _) => vec![(fault, format!("recovery: {error}"))],
             _ => vec![(Fault::Corrupt, "recovery did not end".to_owned())],
         };

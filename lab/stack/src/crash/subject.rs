@@ -17,7 +17,7 @@ use crash::{Chronicle, Cut, Fault, Recovering, Scribe, Shown, Subject, Verdict, 
 use host::{BlockDevice, Pm, Posted};
 use sim::{Kernel, Rng, Seed, Sim};
 use ssd::{Drive, DriveConfig, DriveMedia};
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use vfs::{Body, CacheConfig, Clock, Compute, Vfs};
 use workload::files::{FileWorkload, Source as Calls};
@@ -53,7 +53,7 @@ pub(super) struct Live {
 
 /// Remains of a power cut: the drive's contents, the in-flight cache lines that arrived, and the
 /// persistent memory.
-#[derive(Clone)]
+#[derive(Clone, PartialEq)]
 pub(super) struct Left {
     pub(super) media: DriveMedia,
     pub(super) memory: Memory,
@@ -104,6 +104,8 @@ pub(super) struct Recovery {
     /// The drive, once its firmware has recovered, and its contents at that time.
     device: Rc<RefCell<Option<(Attached, Rest)>>>,
     shown: Rc<RefCell<Option<Result<Shown, String>>>>,
+    /// Structural problems of the recovered file system, once they were looked for.
+    checked: OnceCell<Vec<(Fault, String)>>,
 }
 
 impl Files {
@@ -188,16 +190,18 @@ impl Files {
         }
     }
 
-    /// Adds the structural problems of the file system on a drive at rest to `verdict`. They count
-    /// for the medium if the check met a block that the medium has lost.
-    fn check(&self, drive: &Drive, when: &str, verdict: &mut Verdict) {
+    /// The structural problems of the file system on a drive at rest. They count for the medium if
+    /// the check met a block that the medium has lost.
+    fn check(&self, drive: &Drive, when: &str) -> Vec<(Fault, String)> {
         let (findings, lost) = match self.image(drive) {
             Ok(image) => (self.host.check(&image), image.has_met_lost()),
             Err(error) => (vec![error], drive.flash_counters().uncorrectable > 0),
         };
         let fault = self.fault(lost);
-        let findings = findings.into_iter().map(|what| format!("{when}{what}"));
-        verdict.faults.extend(findings.map(|what| (fault, what)));
+        let findings = findings.into_iter();
+        findings
+            .map(|what| (fault, format!("{when}{what}")))
+            .collect()
     }
 
     /// The kind of a finding, which the medium explains if it `lost` something.
@@ -240,11 +244,8 @@ impl Files {
         if explains_all(&used) {
             return;
         }
-        self.check(
-            &drive,
-            "after writes to the recovered file system: ",
-            verdict,
-        );
+        let when = "after writes to the recovered file system: ";
+        verdict.faults.extend(self.check(&drive, when));
     }
 
     /// Runs the outside checker on the images before and after recovery.
@@ -416,6 +417,7 @@ impl Subject for Files {
             left: left.clone(),
             device: Rc::default(),
             shown: Rc::default(),
+            checked: OnceCell::new(),
         };
         let (sim, config, host_config) = (kernel.sim(), self.plan.drive.clone(), self.plan.host);
         let (host, seed) = (self.host.clone(), Seed(self.plan.seed));
@@ -441,12 +443,12 @@ impl Subject for Files {
         recovery
     }
 
-    fn judge(&self, live: &Live, recovered: Recovery, cut: Cut) -> Verdict {
+    fn judge(&self, live: &Live, recovered: &Recovery, cut: Cut) -> Verdict {
         let mut verdict = Verdict::default();
         let corrupt = |what: String| (Fault::Corrupt, what);
-        match recovered.shown.take() {
+        match &*recovered.shown.borrow() {
             Some(Ok(shown)) => {
-                verdict.faults = live.chronicle.borrow().judge(&shown);
+                verdict.faults = live.chronicle.borrow().judge(shown);
                 verdict.state = Some(shown.digest());
             }
             Some(Err(error)) => verdict.faults.push(corrupt(format!("recovery: {error}"))),
@@ -454,23 +456,25 @@ impl Subject for Files {
                 .faults
                 .push(corrupt("recovery did not end".to_owned())),
         }
-        let Some((device, before)) = recovered.device.take() else {
+        let powered = recovered.device.borrow();
+        let Some((device, before)) = &*powered else {
             return verdict;
         };
         let drive = device.device().drive();
-        self.check(drive, "", &mut verdict);
+        let checked = recovered.checked.get_or_init(|| self.check(drive, ""));
+        verdict.faults.extend_from_slice(checked);
         if recovered.left.lost_metadata || recovered.left.unread {
             excuse(&self.plan.drive, &mut verdict);
         }
         if self.outside > 0 && cut.event.is_multiple_of(self.outside) {
             if self.host.has_outside() {
-                self.ask_outside(drive, before, &mut verdict);
+                self.ask_outside(drive, before.clone(), &mut verdict);
             }
             let mut rng = Seed(cut.event).stream("memory");
             let memory = device.memory_at_power_cut(&mut rng);
             self.use_again(Rest(drive.at_power_cut(), memory), &mut verdict);
         }
-        if explains_all(&device) {
+        if explains_all(device) {
             excuse(&self.plan.drive, &mut verdict);
         }
         verdict

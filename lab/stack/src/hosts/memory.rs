@@ -108,7 +108,7 @@ impl Persistent {
 }
 
 /// Contents of a host's persistent memory at power-on.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Memory {
     /// No contents: new memory.
     #[default]
