@@ -245,7 +245,7 @@ impl Core {
                 Kind::Host(if isolated { handle } else { 0 })
             }
             Kind::Host(handle) | Kind::Moved(handle) if isolated => Kind::Moved(handle),
-            _ => Kind::Moved(state.mover(&self.layout, &self.config, line)),
+            _ => Kind::Moved(state.mover(&self.layout, line)),
         };
         let group = self.layout.group(line);
         let mut frontiers = state.frontiers.iter();

@@ -1,9 +1,8 @@
 //! Death rates of the data of each handle, by which collection divides the spare space.
 //!
 //! A *pool* is the data that collection keeps together: the data of one handle where relocation
-//! keeps handles apart; otherwise the new data of one handle, or the relocated data of the cold or of
-//! the hot handles.
-//! A paged map is a pool of its own. Death counts are kept in memory only: after power-on all pools
+//! keeps handles apart; otherwise the new data of one handle, or the relocated data of the cold or
+//! of the hot handles. A paged map is a pool of its own. Death counts are kept in memory only: after power-on all pools
 //! count as equally hot until the first deaths.
 
 use crate::config::{DriveConfig, SpareSplit};
@@ -59,7 +58,7 @@ pub(crate) fn pools(
         config.placement.spare != SpareSplit::Pooled,
         config.placement.persistently_isolated,
     );
-    let movers = layout.movers(config);
+    let movers = layout.movers;
     let each = if is_split {
         layout.handles + movers + 1
     } else {
@@ -122,11 +121,11 @@ impl State {
 
     /// Index among the frontiers for relocated data of that which takes the data of `line`, where
     /// relocation does not keep handles apart. Data that were relocated before stay where they are.
-    pub(crate) fn mover(&self, layout: &Layout, config: &DriveConfig, line: u32) -> u32 {
+    pub(crate) fn mover(&self, layout: &Layout, line: u32) -> u32 {
         let frontier = self.lines.lines[line as usize].frontier;
         let handle = match self.frontiers[usize::from(frontier)].kind {
             Kind::Moved(mover) => return mover,
-            Kind::Host(handle) if layout.movers(config) > 1 => handle as usize,
+            Kind::Host(handle) if layout.movers > 1 => handle as usize,
             _ => return 0,
         };
         let group = layout.group(line);

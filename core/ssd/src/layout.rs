@@ -72,11 +72,23 @@ pub struct Layout {
     pub page_bits: u32,
     /// Mapped pages that the write buffer holds.
     pub buffer_pages: u32,
+    /// Frontiers of a group that take relocated data of handles: one for each handle where they
+    /// stay separate, one for cold and one for hot data where [`tells_hot()`] says so and there is
+    /// space for both, else one.
+    pub(crate) movers: u32,
     line: Divisor,
     unit_of: Divisor,
     die: Divisor,
     flash_row: Divisor,
     flash_page: Divisor,
+}
+
+/// Whether a drive of `handles` that mixes relocated data tells hot from cold: its firmware counts
+/// the death rates of handles.
+fn tells_hot(config: &DriveConfig, handles: u32) -> bool {
+    let placement = &config.placement;
+    let counts = placement.spare == SpareSplit::ByDemand && config.collection.separate;
+    counts && handles > 1 && !placement.persistently_isolated
 }
 
 /// Position of a mapped page within the flash of its line.
@@ -133,6 +145,7 @@ impl Layout {
             handles: 1,
             page_bits: 2,
             buffer_pages: 0,
+            movers: 1,
             line: Divisor::new(units_per_line * unit),
             unit_of: Divisor::new(unit),
             die: Divisor::new(geometry.dies()),
@@ -170,7 +183,7 @@ impl Layout {
         };
         // Three numbers above those of the pages mark words that name no page.
         let page_bits = u32::BITS - (host_pages + map_pages + 3).leading_zeros();
-        let layout = Self {
+        let mut layout = Self {
             geometry,
             sectors_per_page,
             host_pages,
@@ -187,6 +200,7 @@ impl Layout {
             page_bits,
             buffer_pages: u32::try_from(config.controller.write_buffer.0 / page_bytes)
                 .unwrap_or(u32::MAX),
+            movers: 1,
             line: Divisor::new(line_pages),
             unit_of: Divisor::new(unit),
             die: Divisor::new(dies_per_group),
@@ -196,6 +210,16 @@ impl Layout {
             flash_page: Divisor::new(geometry.sectors_per_page() / sectors_per_page),
         };
         layout.check_buffer()?;
+        layout.movers = layout.first_movers(config);
+        if tells_hot(config, handles) {
+            let both = Self {
+                movers: 2,
+                ..layout
+            };
+            if both.check_space(config).is_ok() {
+                return Ok(both);
+            }
+        }
         layout.check_space(config)?;
         Ok(layout)
     }
@@ -251,7 +275,7 @@ impl Layout {
     /// paged map, the journal's old lines beside its new ones, the reserve, and the line that
     /// collection is about to free.
     fn lines_besides(&self, config: &DriveConfig) -> u32 {
-        let movers = self.movers(config);
+        let movers = self.movers;
         let map = 2 * u32::from(self.map_pages > 0);
         let journal = 2 + 2 * self.checkpoint_lines();
         let open = self.handles + movers + journal + map;
@@ -276,20 +300,8 @@ impl Layout {
         u64::from(self.handles) * u64::from(self.line_data) + u64::from(self.buffer_pages)
     }
 
-    /// Frontiers of a group that take relocated data of handles: one for each handle where they stay
-    /// separate, else one for cold and one for hot data if the firmware knows their death rates.
-    #[must_use]
-    pub(crate) const fn movers(&self, config: &DriveConfig) -> u32 {
-        let rates = matches!(config.placement.spare, SpareSplit::ByDemand);
-        match config.placement.persistently_isolated {
-            true => self.handles,
-            false if rates && config.collection.separate && self.handles > 1 => 2,
-            false => 1,
-        }
-    }
-
-    /// Those of [`Self::movers`] whose frontiers precede the journal's. The frontier of hot data follows
-    /// it, so that the labels on older drives keep their meaning.
+    /// Those of [`Self::movers`] whose frontiers precede the journal's. The frontier of hot data
+    /// follows it, so that the labels on older drives keep their meaning.
     pub(crate) const fn first_movers(&self, config: &DriveConfig) -> u32 {
         match config.placement.persistently_isolated {
             true => self.handles,

@@ -94,7 +94,7 @@ fn frontiers(layout: &Layout, config: &DriveConfig) -> Vec<Frontier> {
         borrowed: false,
         waits: 0,
     };
-    let movers = layout.movers(config);
+    let movers = layout.movers;
     let first = layout.first_movers(config);
     let groups = || 0..layout.groups;
     let host = groups().flat_map(|g| (0..layout.handles).map(move |h| new(Kind::Host(h), g)));

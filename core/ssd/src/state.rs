@@ -377,7 +377,7 @@ impl State {
     /// Frontiers of a group that may take relocated data of handles: counted are the handles of
     /// lines in use, of frontiers that wait for a line, and of `newcomer`. A waiting frontier
     /// counts before it has a line, because collection must leave as many free lines as there will
-    /// be movers.
+    /// be movers. Where handles mix, two of them may have a hot and a cold one.
     pub(crate) fn movers(
         &self,
         layout: &Layout,
@@ -385,7 +385,7 @@ impl State {
         group: u32,
         newcomer: Option<Kind>,
     ) -> u32 {
-        let most = layout.movers(config);
+        let (most, isolated) = (layout.movers, config.placement.persistently_isolated);
         if most == 1 {
             return 1;
         }
@@ -396,8 +396,12 @@ impl State {
         let waiting = self.frontiers.iter().filter(waiting).map(|f| f.kind);
         let mut active = vec![false; layout.handles as usize];
         for kind in kinds.chain(waiting).chain(newcomer) {
-            if let Kind::Host(handle) | Kind::Moved(handle) = kind {
-                active[handle as usize] = true;
+            match kind {
+                Kind::Host(handle) => active[handle as usize] = true,
+                Kind::Moved(handle) if isolated => active[handle as usize] = true,
+                // Data that were hot stay apart, and those of any handle may move beside them.
+                Kind::Moved(1) => return most,
+                _ => {}
             }
         }
         let movers = active.iter().filter(|&&is| is).count() as u32;

@@ -1,6 +1,6 @@
 //! Power cuts at every event.
 
-use crate::support::{Mix, Model, recover, start, tiny, tiny_fdp};
+use crate::support::{Mix, Model, recover, start, tiny, tiny_fdp, tiny_mixed};
 use sim::{Kernel, Seed};
 use ssd::{Drive, DriveConfig, DriveMedia};
 use std::cell::RefCell;
@@ -79,6 +79,11 @@ fn cut_at_every_event_keeps_promises_with_handles_and_groups() {
     };
     every_event(&tiny_fdp(false), mix, 3);
     every_event(&tiny_fdp(true), mix, 4);
+    let mix = Mix {
+        placements: 2,
+        ..mix
+    };
+    every_event(&tiny_mixed(false), mix, 5);
 }
 
 /// Cuts at `points` seeded events of a run long enough for garbage collection. Returns the lines
@@ -120,6 +125,11 @@ fn cuts_during_collection_keep_promises() {
     };
     assert!(seeded(&tiny_fdp(false), handles, 13, 2_000) > 20);
     assert!(seeded(&tiny_fdp(true), handles, 14, 2_000) > 20);
+    let handles = Mix {
+        placements: 2,
+        ..handles
+    };
+    assert!(seeded(&tiny_mixed(true), handles, 15, 1_000) > 20);
 }
 
 #[test]

@@ -241,3 +241,60 @@ fn full_group_redirects_writes_to_another() {
     assert!(groups[0] > groups[1] && groups[1] > 0, "{groups:?}");
     assert!(drive.ledger().redirected > 0);
 }
+
+/// Fails if the reserve has no line for cold data that are relocated beside hot ones, although only
+/// one handle has data: a full drive then comes to rest or turns read-only.
+#[test]
+fn full_drive_makes_progress_with_hot_lines_and_one_handle_left() {
+    let mut config = crate::support::tiny_mixed(true);
+    config.collection.reserve_lines = 0;
+    config.capacity = Bytes(config.geometry.bytes());
+    let Err(ConfigError::Space { most, .. }) = Layout::new(&config) else {
+        panic!("no drive holds all of its flash");
+    };
+    // With half of the pages unmapped at the end, both frontiers of relocated data are in use.
+    let pages = most.0 / 4096 * 9 / 10;
+    config.capacity = Bytes(pages * 4096);
+    let kernel = Kernel::new();
+    let media = Precondition::Fresh.media(&config, Seed(1)).unwrap();
+    let drive = Drive::ready(&kernel.sim(), &config, media, Seed(1)).unwrap();
+    let (writer, done) = (drive.clone(), Rc::new(Cell::new(false)));
+    let ended = Rc::clone(&done);
+    let mut rng = Seed(7).stream("pages");
+    kernel.sim().spawn_detached(async move {
+        let write = async |page: u64, handle: u16| {
+            let extent = Extent::new(page * 8, 8);
+            let content = Content::Fill(page);
+            let written = writer.write(extent, content, Placement(handle), Origin(0), false);
+            written.await.expect("there are spare blocks");
+        };
+        let hot = pages / 5;
+        for page in 0..pages {
+            write(page, u16::from(page < hot)).await;
+        }
+        for number in 0..8 * pages {
+            match number % 5 {
+                0 => write(hot + rng.below(pages - hot), 0).await,
+                _ => write(rng.below(hot), 1).await,
+            }
+        }
+        let cold = Extent::new(hot * 8, ((pages - hot) * 8) as u32);
+        writer.trim(cold).await.expect("there are spare blocks");
+        for number in 0..8 * pages {
+            let page = if number < pages {
+                number
+            } else {
+                rng.below(pages)
+            };
+            write(page, 1).await;
+        }
+        ended.set(true);
+    });
+    for _ in 0..EVENTS {
+        if !kernel.step() {
+            break;
+        }
+    }
+    assert!(done.get() && !drive.is_read_only(), "it came to rest");
+    drive.check();
+}

@@ -46,6 +46,14 @@ pub(crate) fn tiny_fdp(protected: bool) -> DriveConfig {
     config
 }
 
+/// [`tiny_fdp()`] as one group that separates relocated data into hot and cold, not by handle.
+pub(crate) fn tiny_mixed(protected: bool) -> DriveConfig {
+    let mut config = tiny_fdp(protected);
+    config.placement.persistently_isolated = false;
+    config.placement.reclaim_groups = 1;
+    config
+}
+
 /// Versions of one page, in order. Version 0 is "never written".
 #[derive(Clone, Debug)]
 struct History {
