@@ -126,6 +126,8 @@ struct Found {
     /// Writes and forces that failed in the runs.
     failed_calls: u64,
     recoveries_cut: u64,
+    /// Recoveries that ran to their end; cuts that left equal states share one.
+    recovered: u64,
     outside: u64,
     lost: u64,
     corrupt: u64,
@@ -307,6 +309,7 @@ impl Crash {
             bound: all.bound.map(|bound| bound.to_string()),
             failed_calls: all.failed_calls,
             recoveries_cut: all.recoveries,
+            recovered: all.recovered,
             outside: all.outside,
             lost: all.lost,
             corrupt: all.corrupt,
