@@ -69,7 +69,9 @@ pub enum Ext4Error {
     #[error("the drive failed: {0}")]
     Io(#[from] IoError),
     /// The file system has no journal.
-    #[error("the file system has no journal; one made with a journal is expected")]
+    #[error(
+        "the file system has no journal, which mkfs omits below 8 MiB unless --journal is given"
+    )]
     NoJournal,
 }
 

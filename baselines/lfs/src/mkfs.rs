@@ -100,7 +100,7 @@ pub enum MkfsError {
     /// The tables do not fit before the main area.
     #[error(
         "the tables of the file system take {wanted} segments of 2 MiB, and there is room for \
-         {room}: more conventional zones are needed"
+         {room}: expected a larger drive or more conventional zones"
     )]
     Tables {
         /// Segments that the tables take.

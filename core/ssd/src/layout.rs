@@ -499,7 +499,8 @@ fn mapping_unit(config: &DriveConfig) -> Result<u32, ConfigError> {
 fn host_pages(capacity: Bytes, page_bytes: u64) -> Result<u32, ConfigError> {
     let pages = capacity.0 / page_bytes;
     if pages == 0 || !capacity.0.is_multiple_of(page_bytes) {
-        let expected = format!("a multiple of the mapping unit ({page_bytes})");
+        let expected =
+            format!("a multiple of the mapping unit ({page_bytes} bytes), such as 64MiB,");
         return Err(ConfigError::range("capacity", capacity.0, expected));
     }
     u32::try_from(pages)

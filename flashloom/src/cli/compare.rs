@@ -43,7 +43,7 @@ pub(crate) struct Compare {
     /// (.toml), which names its own stacks
     #[arg(default_value = shipped::RECORDING.name)]
     workload: String,
-    /// Workload, given as an option as for `run`
+    /// Same as the argument WORKLOAD; `run` has an option of this name
     #[arg(
         long = "workload",
         value_name = "WORKLOAD",

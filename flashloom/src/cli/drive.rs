@@ -106,7 +106,10 @@ impl Create {
         let mut config = stack::drive::resolve(&self.preset, self.size)?;
         if let Some(count) = self.conventional {
             if config.zones.is_none() {
-                return Err(Failure::new(format!("{} has no zones", self.preset)));
+                return Err(Failure::new(format!(
+                    "--conventional: {} has no zones",
+                    self.preset
+                )));
             }
             config = config.with_conventional(count)?;
         }
@@ -259,7 +262,7 @@ impl Found {
             (None, Some(chunks)) => lines.extend(chunks.lines()),
             (None, None) => lines.extend([
                 (
-                    "lines",
+                    "superblocks",
                     format!(
                         "{} of {}, {} free",
                         self.lines,

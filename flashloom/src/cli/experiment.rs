@@ -51,10 +51,10 @@ pub(crate) struct Choices {
     // Its help is made of the list of formats.
     #[arg(long, help = format!("Format of the trace, if its contents do not tell: {}", Format::list()))]
     format: Option<Format>,
-    /// End of the run: `end`, with the workload, or `steady`, for raw stacks: repeat the workload
-    /// until garbage collection is steady. It is steady once the write amplification of two
-    /// consecutive windows differs by at most 2 %; a window is the time in which the host writes
-    /// the drive's capacity, and the run ends after 32 windows at the latest [default: end]
+    /// When to end the run: `end`, at the end of the workload; or `steady` (raw stacks only), which
+    /// repeats the workload until the write amplification of two consecutive windows differs by at
+    /// most 2 %, for at most 32 windows. In each window the host writes as many bytes as the drive
+    /// holds [default: end]
     #[arg(long, value_name = "STATE")]
     until: Option<Until>,
     /// Seed of all random choices [default: 1]

@@ -43,7 +43,7 @@ pub(crate) struct Learn {
     /// Compare with these rules: a file, or the name of a shipped set
     #[arg(long, value_name = "RULES")]
     against: Vec<String>,
-    /// Number that DBSCAN makes of flags and modes, which the recording prints in binary digits:
+    /// How DBSCAN turns the flags and modes of open calls, written in binary digits, into numbers:
     /// `decimal` reads the digits as a decimal number, `integer` as a binary one
     #[arg(long, value_name = "READING", default_value = "decimal", value_parser = reading)]
     reading: Reading,
@@ -280,17 +280,17 @@ fn page(found: &Found, style: Style) -> String {
         ("from", found.trace.clone()),
         (
             "files",
-            format!("{}, {} in no rule", found.files, found.unnamed_files),
+            format!("{}, {} without a rule", found.files, found.unnamed_files),
         ),
         ("streams", streams.join(", ")),
         ("clusters", clusters(&found.clusters)),
-        ("tried on", found.tried_on.clone()),
+        ("tested on", found.tried_on.clone()),
     ];
     let tried = found.write_amplification.iter();
     let tried: Vec<String> = tried
-        .map(|t| format!("{:.2} by {}", t.ratio, t.by))
+        .map(|t| format!("{:.2} {}", t.ratio, placement(&t.by)))
         .collect();
-    rows.push(("writes", tried.join(", ")));
+    rows.push(("WAF", tried.join(", ")));
     if found.lifetimes.files > 0 {
         let factor = found.lifetimes.median_factor;
         rows.push((
@@ -302,6 +302,17 @@ fn page(found: &Found, style: Style) -> String {
         rows.push((lost.interface, told(&lost.what)));
     }
     facts(rows, style)
+}
+
+/// The placement of files that `by` names in the JSON document, in words.
+fn placement(by: &str) -> String {
+    match by {
+        "nothing" => "without rules".to_owned(),
+        "what was learned" => "with the learned rules".to_owned(),
+        "clusters" => "with the clusters".to_owned(),
+        "learning meanwhile" => "with online learning".to_owned(),
+        rules => format!("with {rules}"),
+    }
 }
 
 /// The clusters of flags and modes, as the text of one cell.
@@ -316,7 +327,7 @@ fn clusters(kinds: &[Vec<String>]) -> String {
 /// The parts that cannot be expressed, as the text of one cell.
 fn told(what: &[String]) -> String {
     match what {
-        [] => "told everything".to_owned(),
+        [] => "expresses all streams".to_owned(),
         some => some.join("; "),
     }
 }

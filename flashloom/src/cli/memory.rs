@@ -147,19 +147,25 @@ fn speed(run: &Outcome) -> Vec<Row> {
         ),
         ("memory-bound", percent(run.memory_bound)),
         ("waiting for flash", percent(time.flash)),
-        ("for the drive's DRAM", percent(time.ssd_dram)),
-        ("for the host's DRAM", percent(time.host_dram)),
-        ("for room for writes", percent(time.stores + time.room)),
+        ("waiting for drive DRAM", percent(time.ssd_dram)),
+        ("waiting for host DRAM", percent(time.host_dram)),
+        (
+            "waiting for write buffers",
+            percent(time.stores + time.room),
+        ),
         ("switching threads", percent(time.switches)),
-        ("without a thread", percent(time.idle)),
+        ("idle, no thread ready", percent(time.idle)),
         ("AMAT", format!("{:.1} ns", run.amat.mean_ns)),
-        ("an access takes", latency(run)),
+        ("access latency", latency(run)),
         ("host's DRAM", part(&run.amat.host_dram)),
         ("drive's DRAM", part(&run.amat.ssd_dram)),
         ("flash", part(&run.amat.flash)),
         (
-            "asked in vain",
-            format!("{vain}, AMAT with these {:.1} ns", run.amat.with_vain_ns),
+            "wasted accesses",
+            format!(
+                "{vain}, AMAT including them {:.1} ns",
+                run.amat.with_vain_ns
+            ),
         ),
     ]
 }

@@ -32,8 +32,8 @@ const MISSED: u8 = 1;
 /// Verdicts, by the kind of claim:
 ///
 /// - A ratio, such as 1.31 times the throughput, holds if the measured ratio is within a third of
-///   it, and its effect (its logarithm) has the same sign and between half and twice the size:
-///   from 1.145 to 1.716.
+///   it, on the same side of 1, and its logarithm is between half and twice the logarithm of the
+///   claimed ratio: from 1.145 to 1.716.
 ///
 /// - Similarity holds if the measured ratio is within a tenth of 1, or of the number that the paper
 ///   gives.

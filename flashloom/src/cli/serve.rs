@@ -119,7 +119,7 @@ pub(crate) struct Serve {
 /// Ways to open an existing remapping layer.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Layer {
-    /// Open a sound layer; refuse a damaged one
+    /// Open an intact layer; refuse a damaged one
     Open,
     /// Open a damaged layer read-only, and report the damage
     Salvage,

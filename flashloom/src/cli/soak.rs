@@ -376,7 +376,7 @@ impl Covered {
         out += &listing(&columns, &rows, style);
         for (reason, draws) in &self.redrawn {
             out += &format!(
-                "\n{} draws cannot run, and were replaced: {reason}\n",
+                "\n{} draws could not run and were replaced: {reason}\n",
                 number(*draws)
             );
         }

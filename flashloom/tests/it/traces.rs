@@ -178,7 +178,7 @@ fn jobs_that_would_share_a_queue_and_endless_workloads_are_refused() {
             ],
         );
     }
-    let endless = "which takes more than a day to simulate";
+    let endless = "takes more than a day to simulate";
     for line in [
         "run raw@block --workload randwrite:ops=18446744073709551615 --size 64MiB",
         "compare logs:ops=900000000000 --size 64MiB",

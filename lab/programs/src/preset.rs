@@ -230,7 +230,7 @@ pub static PRESETS: [Preset; 9] = [
     ),
     preset(
         "synthetic",
-        "accesses made to numbers",
+        "random accesses with given shares of writes, cache misses and lines used per page",
         &[
             param(
                 "writes",
@@ -266,7 +266,7 @@ const fn preset(name: &'static str, help: &'static str, own: &'static [Param]) -
 /// The parameters of traces, which follow their paths.
 pub static TRACE: Preset = Preset {
     name: "TRACE",
-    help: "a path to a trace of memory accesses, or several joined by +, one a thread",
+    help: "a path to a trace of memory accesses, or several joined by +, one per thread",
     own: &[
         param(
             "format",

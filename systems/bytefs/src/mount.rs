@@ -46,7 +46,7 @@ pub enum ByteFsError {
     #[error(transparent)]
     Journal(#[from] JournalError),
     /// [`Data::Journal`] is requested, but the file system has no block journal.
-    #[error("the file system has no journal; one made with a journal is expected")]
+    #[error("the file system has no journal; mkfs makes one with --journal")]
     NoJournal,
     /// The file system is mounted, or its last mount ended without an unmount, and the
     /// drive has not been power-cycled since.

@@ -136,7 +136,7 @@ fn victims(run: &Run, style: Style) -> String {
     ]);
     grid.heading("");
     grid.heading(&format!(
-        "Valid share of reclaimed lines: {} on average; {} of {} in the foreground",
+        "Valid share of reclaimed superblocks: {} on average; {} of {} in the foreground",
         human::share(mean),
         human::count(run.gc.foreground_lines as f64),
         human::count(run.gc.lines as f64)

@@ -381,8 +381,9 @@ mod tests {
             told("[a]\nfilename=/a:/b\nzonemode=zbd\nnumber_ios=18446744073709551615\n"),
             "a.fio:2: expected one file or device, on which all jobs are, found \
              \"filename=/a:/b\"; a.fio:3: expected an option of fio that flashloom \
-             supports, found \"zonemode=zbd\"; a.fio:4: expected a number from 1 to 100000000000, \
-             which takes more than a day to simulate, found \"number_ios=18446744073709551615\""
+             supports, found \"zonemode=zbd\"; a.fio:4: expected a number from 1 to 100000000000 \
+             (the largest takes more than a day to simulate), \
+             found \"number_ios=18446744073709551615\""
         );
     }
 }

@@ -308,7 +308,8 @@ const SIZES: &str = "multiples of 512 up to 256m, alike for reads and writes, \
 const PART: &str = "a size such as 1g or a percentage such as 50%";
 const PERCENT: &str = "a percentage from 0 to 100";
 const NUMBER: &str = "a whole number";
-const COUNT: &str = "a number from 1 to 100000000000, which takes more than a day to simulate";
+const COUNT: &str =
+    "a number from 1 to 100000000000 (the largest takes more than a day to simulate)";
 const TIME: &str = "a time such as 10, 500us or 30s";
 
 fn read<T>(value: Option<T>, what: &str) -> Result<T, String> {

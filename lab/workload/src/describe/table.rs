@@ -234,8 +234,9 @@ pub static TRACE: Preset = Preset {
             "devices",
             "auto",
             Unit::Devices,
-            "devices of the trace: together (shared addresses), packed (one after the other), one \
-             (3 or 8,0), or apart:64GiB; auto packs cloud volumes",
+            "layout of the trace's devices on the drive: together (overlapping), packed (used \
+             regions one after the other), apart:64GiB (at this distance), or one device (3 or \
+             8,0); auto packs cloud volumes",
         ),
         param(
             "action",

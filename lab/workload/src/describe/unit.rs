@@ -82,10 +82,10 @@ impl Unit {
             Self::Records => "a number from 1 to 1073741824",
             Self::Threads => "a number from 1 to 4096",
             Self::Count => {
-                "a number from 1 to 100000000000, which takes more than a day to simulate"
+                "a number from 1 to 100000000000 (the largest takes more than a day to simulate)"
             }
             Self::Limit => {
-                "a number up to 100000000000, which takes more than a day to simulate, or 0"
+                "a number up to 100000000000 (which takes more than a day to simulate), or 0"
             }
             Self::Depth | Self::Handles => "a number from 1 to 65535",
             Self::Percent => "a percentage from 0 to 100",

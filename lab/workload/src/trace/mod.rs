@@ -267,7 +267,7 @@ fn refuse(name: &str, undecided: Undecided) -> TraceError {
                     format!("none of them: {}", reasons.join("; "))
                 }
             };
-            reason += "; name the format if it is one";
+            reason += "; if it is one of these, name its format with --format";
             TraceError::Format { name, reason }
         }
     }
