@@ -69,7 +69,7 @@ pub(crate) fn pools(
         _ if !is_split => 0,
         Kind::Host(handle) => handle,
         Kind::Moved(handle) if isolated => handle,
-        Kind::Moved(mover) => layout.handles + mover,
+        Kind::Moved(mover) => layout.handles + mover.min(movers - 1),
         Kind::Map | Kind::MovedMap => layout.handles + movers,
     };
     (frontiers.iter().map(pool).collect(), each)
@@ -124,7 +124,7 @@ impl State {
     pub(crate) fn mover(&self, layout: &Layout, line: u32) -> u32 {
         let frontier = self.lines.lines[line as usize].frontier;
         let handle = match self.frontiers[usize::from(frontier)].kind {
-            Kind::Moved(mover) => return mover,
+            Kind::Moved(mover) => return mover.min(layout.movers - 1),
             Kind::Host(handle) if layout.movers > 1 => handle as usize,
             _ => return 0,
         };

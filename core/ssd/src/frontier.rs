@@ -11,8 +11,8 @@ use std::collections::VecDeque;
 pub(crate) enum Kind {
     /// New data of one handle.
     Host(u32),
-    /// Relocated data: of one handle where handles stay separate, else of all handles or of the cold
-    /// (0) and the hot ones (1).
+    /// Relocated data: of one handle where handles stay separate, else of the cold handles or all
+    /// (0), or of the hot ones (1).
     Moved(u32),
     /// New translation pages of a paged map.
     Map,

@@ -522,4 +522,31 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn drive_without_space_for_a_hot_frontier_has_one_frontier_for_relocated_data() {
+        let preset = crate::presets::Preset::named("streams").expect("a preset");
+        let mut config = (preset.config)();
+        let roomy = Layout::new(&config).expect("a preset");
+        config.capacity = Bytes(config.geometry.bytes());
+        let Err(ConfigError::Space { most, .. }) = Layout::new(&config) else {
+            panic!("no drive holds all of its flash");
+        };
+        config.capacity = most;
+        let full = Layout::new(&config).expect("so much fits");
+        assert_eq!((roomy.movers, full.movers), (2, 1));
+        config.collection.reserve_lines = 0;
+        let Err(ConfigError::Space { most, .. }) = Layout::new(&DriveConfig {
+            capacity: Bytes(config.geometry.bytes()),
+            ..config.clone()
+        }) else {
+            panic!("no drive holds all of its flash");
+        };
+        let both = most.0 - 2 * u64::from(full.line_data) * full.page_bytes();
+        let movers = |capacity| {
+            config.capacity = Bytes(capacity);
+            Layout::new(&config).expect("so much fits").movers
+        };
+        assert_eq!([both, both + 4096].map(movers), [2, 1]);
+    }
 }

@@ -44,10 +44,17 @@ impl PartialEq for DriveMedia {
     /// Whether both drives hold the same. The counters of their lives are left out: no command is
     /// answered from them but a request for the log pages.
     fn eq(&self, other: &Self) -> bool {
-        self.cells == other.cells
-            && self.dump == other.dump
-            && self.front == other.front
-            && self.zones == other.zones
+        let Self {
+            cells,
+            dump,
+            front,
+            zones,
+            smart: _,
+        } = self;
+        *cells == other.cells
+            && *dump == other.dump
+            && *front == other.front
+            && *zones == other.zones
     }
 }
 

@@ -200,9 +200,9 @@ pub fn by_demand(pools: impl Iterator<Item = PoolView>) -> Option<u32> {
     chosen.map(|pool| pool.victim.line)
 }
 
-/// Whether data of which `died` of `valid` pages have died are hot among `all` data, given as the same
-/// two counts: a larger share of them dies than on average. Relocated pages of like update frequency
-/// share lines (`lomet2021`, minimum declining cost, with the frequency counted over the pool in
+/// Whether data of which `died` of `valid` pages have died are hot among `all` data, given as the
+/// same two counts: a larger share of them dies than on average. Relocated pages of like update
+/// frequency share lines (`lomet2021`, minimum declining cost, with the frequency counted over the pool in
 /// place of estimated for each page).
 //= lomet2021 3
 #[must_use]

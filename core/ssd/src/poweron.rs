@@ -81,6 +81,9 @@ impl Core {
         let Some(at) = at else { return 0 };
         let Frontier { kind, group, .. } = state.frontiers[at];
         match kind {
+            Kind::Moved(handle) if !self.config.placement.persistently_isolated && handle > 0 => {
+                (group * self.layout.handles) as u16
+            }
             Kind::Host(handle) | Kind::Moved(handle) => {
                 (group * self.layout.handles + handle) as u16
             }

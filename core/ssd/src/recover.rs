@@ -94,8 +94,9 @@ fn frontiers(layout: &Layout, config: &DriveConfig) -> Vec<Frontier> {
         borrowed: false,
         waits: 0,
     };
-    let movers = layout.movers;
     let first = layout.first_movers(config);
+    // Exists without space for it, too: lines of a drive file that was made otherwise may name it.
+    let has_hot = layout.handles > 1 && !config.placement.persistently_isolated;
     let groups = || 0..layout.groups;
     let host = groups().flat_map(|g| (0..layout.handles).map(move |h| new(Kind::Host(h), g)));
     let mut all: Vec<_> = host.collect();
@@ -106,7 +107,7 @@ fn frontiers(layout: &Layout, config: &DriveConfig) -> Vec<Frontier> {
     }
     assert_eq!(all.len(), layout.journal_frontier(config));
     all.push(new(Kind::Journal, 0));
-    all.extend(moved(first..movers).map(|(h, g)| new(Kind::Moved(h), g)));
+    all.extend(moved(first..first + u32::from(has_hot)).map(|(h, g)| new(Kind::Moved(h), g)));
     all
 }
 

@@ -375,7 +375,7 @@ impl State {
     }
 
     /// Frontiers of a group that may take relocated data of handles: counted are the handles of
-    /// lines in use, of frontiers that wait for a line, and of `newcomer`. A waiting frontier
+    /// lines in use, of frontiers that wait for a line or hold copies, and of `newcomer`. Such a frontier
     /// counts before it has a line, because collection must leave as many free lines as there will
     /// be movers. Where handles mix, two of them may have a hot and a cold one.
     pub(crate) fn movers(
@@ -392,7 +392,7 @@ impl State {
         let lines = self.lines_of(layout, group).iter();
         let used = lines.filter(|line| line.state != LineState::Free);
         let kinds = used.map(|line| self.frontiers[usize::from(line.frontier)].kind);
-        let waiting = |f: &&Frontier| f.group == group && f.waits > 0;
+        let waiting = |f: &&Frontier| f.group == group && (f.waits > 0 || !f.copies.is_empty());
         let waiting = self.frontiers.iter().filter(waiting).map(|f| f.kind);
         let mut active = vec![false; layout.handles as usize];
         for kind in kinds.chain(waiting).chain(newcomer) {

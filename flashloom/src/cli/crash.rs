@@ -126,7 +126,7 @@ struct Found {
     /// Writes and forces that failed in the runs.
     failed_calls: u64,
     recoveries_cut: u64,
-    /// Recoveries that ran to their end; cuts that left equal states share one.
+    /// Recoveries that were run without a cut; cuts that left equal states share one.
     recovered: u64,
     outside: u64,
     lost: u64,

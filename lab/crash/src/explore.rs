@@ -17,7 +17,7 @@ const KEPT_MEDIA: usize = 10;
 const MEASURED: u64 = 4096;
 
 /// Recoveries that are kept: of the last state of the run, and of some states that cuts of its
-/// recovery left. A choice of ours.
+/// recovery left. They share the media with the run. A choice of ours.
 const RECENT: usize = 4;
 
 /// A system whose power is cut.
@@ -62,7 +62,7 @@ pub trait Subject {
     fn power_on(&self, kernel: &Kernel, left: Self::Left) -> Self::Recovering;
 
     /// Judges a recovery that has ended. `live` has the promises that were made until `cut`. One
-    /// recovery is judged for every cut that left the state from which it began.
+    /// recovery is judged for every cut that left the state from which it began, and stays as it is.
     fn judge(&self, live: &Self::Live, recovered: &Self::Recovering, cut: Cut) -> Verdict;
 }
 
@@ -196,8 +196,8 @@ pub struct Exploration {
     pub points: u64,
     /// Recoveries that were cut as well, each judged besides.
     pub recoveries: u64,
-    /// Recoveries that ran to their end. A cut that leaves the same state as one shortly before
-    /// shares its recovery.
+    /// Recoveries that were run without a cut. A cut that leaves the same state as one shortly
+    /// before shares its recovery.
     pub recovered: u64,
     /// Events of the last recovery that was not cut.
     pub recovery_events: u64,

@@ -17,6 +17,20 @@ const REQUESTS: u64 = 300;
 /// More than twice the events that the slowest drive needs.
 const EVENTS: u64 = 4_000_000;
 
+/// Largest capacity with frontiers for hot and for cold relocated data: that with one of them, less
+/// the line and the reserve of the other in each group.
+fn with_both(config: &DriveConfig, most: Bytes) -> Bytes {
+    let config = DriveConfig {
+        capacity: config.mapping.unit,
+        ..config.clone()
+    };
+    let layout = Layout::new(&config).expect("one page fits");
+    let lines = 2 * u64::from(layout.groups);
+    let pages =
+        (most.0 / config.mapping.unit.0).saturating_sub(lines * u64::from(layout.line_data));
+    Bytes(pages * config.mapping.unit.0)
+}
+
 /// A small drive with random settings, and the largest capacity that fits or somewhat less.
 fn drawn(rng: &mut Rng) -> DriveConfig {
     let mut config = tiny(rng.below(2) == 0);
@@ -56,6 +70,11 @@ fn drawn(rng: &mut Rng) -> DriveConfig {
     if let Err(ConfigError::Space { most, .. }) = Layout::new(&config) {
         let percent = 70 + rng.below(31);
         config.capacity = Bytes(most.0 / unit * percent / 100 * unit);
+        let placement = &config.placement;
+        let tells_hot = placement.spare == SpareSplit::ByDemand && config.collection.separate;
+        if tells_hot && !placement.persistently_isolated && rng.below(2) == 0 {
+            config.capacity = with_both(&config, most);
+        }
     }
     config
 }
@@ -252,9 +271,8 @@ fn full_drive_makes_progress_with_hot_lines_and_one_handle_left() {
     let Err(ConfigError::Space { most, .. }) = Layout::new(&config) else {
         panic!("no drive holds all of its flash");
     };
-    // With half of the pages unmapped at the end, both frontiers of relocated data are in use.
-    let pages = most.0 / 4096 * 9 / 10;
-    config.capacity = Bytes(pages * 4096);
+    config.capacity = with_both(&config, most);
+    let pages = config.capacity.0 / 4096;
     let kernel = Kernel::new();
     let media = Precondition::Fresh.media(&config, Seed(1)).unwrap();
     let drive = Drive::ready(&kernel.sim(), &config, media, Seed(1)).unwrap();

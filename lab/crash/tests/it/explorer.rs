@@ -1,6 +1,6 @@
 //! The explorer finds a broken promise, and only a broken one.
 
-use crash::{Cut, Exploration, Fault, Points, Progress, Recovering, Subject, Verdict};
+use crash::{Cut, Exploration, Failure, Fault, Points, Progress, Recovering, Subject, Verdict};
 use crash::{explore, explore_while};
 use sim::{Kernel, Seed, Sim};
 use std::cell::RefCell;
@@ -20,6 +20,8 @@ struct Counters {
     journaled: bool,
     /// Whether recovery forgets the journal before it has written both.
     hasty: bool,
+    /// Whether a round is promised three events before anything of it is on the medium.
+    early: bool,
     rounds: u32,
 }
 
@@ -52,9 +54,14 @@ impl Subject for Counters {
         };
         let (sim, medium) = (kernel.sim(), Rc::clone(&live.medium));
         let (promised, rounds) = (Rc::clone(&live.promised), self.rounds);
-        let journaled = self.journaled;
+        let (journaled, early) = (self.journaled, self.early);
         kernel.sim().spawn_detached(async move {
             for round in 1..=rounds {
+                if early {
+                    *promised.borrow_mut() = round;
+                    sim.sleep(Ns(10)).await;
+                    sim.sleep(Ns(10)).await;
+                }
                 if journaled {
                     set(&sim, &medium, |m| m.journal = Some(round)).await;
                 }
@@ -124,6 +131,7 @@ fn found(journaled: bool, hasty: bool, points: &Points) -> Exploration {
     let subject = Counters {
         journaled,
         hasty,
+        early: false,
         rounds: 40,
     };
     explore(&subject, points, Seed(1), &mut |_| ())
@@ -167,6 +175,7 @@ fn progress_reaches_its_end() {
     let subject = Counters {
         journaled: true,
         hasty: false,
+        early: false,
         rounds: 40,
     };
     let mut last = Progress::default();
@@ -179,6 +188,7 @@ fn who_hears_of_progress_can_stop_it() {
     let subject = Counters {
         journaled: true,
         hasty: false,
+        early: false,
         rounds: 40,
     };
     let stopped = explore_while(&subject, &Points::All, Seed(1), &mut |p| match p.points {
@@ -186,4 +196,36 @@ fn who_hears_of_progress_can_stop_it() {
         _ => ControlFlow::Continue(()),
     });
     assert_eq!(stopped.points, 3);
+}
+
+/// Fails if a cut is not judged by its own promises because another one left the same state.
+#[test]
+fn cuts_that_leave_equal_states_share_a_recovery_but_no_verdict() {
+    let subject = Counters {
+        journaled: true,
+        hasty: false,
+        early: true,
+        rounds: 20,
+    };
+    let found = explore(&subject, &Points::All, Seed(1), &mut |_| ());
+    let undisturbed = |failure: &&Failure| failure.cut.recovery.is_none();
+    let lost: Vec<u64> = found
+        .failures
+        .iter()
+        .filter(undisturbed)
+        .map(|f| f.cut.event)
+        .collect();
+    // Three cuts come after a promise and before its journal; the run ends at the last promise.
+    assert_eq!(lost.len(), 3 * 19 + 1, "{lost:?}");
+    assert_eq!(lost[..6], [1, 2, 3, 6, 7, 8]);
+    assert_eq!(found.corrupt, 0);
+    // States of the medium: none, and three of each round but the last.
+    assert!(
+        found.recovered >= 1 + 3 * 19 && found.recovered < found.points,
+        "{found:?}"
+    );
+    for failure in found.failures.iter().filter(undisturbed) {
+        let again = explore(&subject, &Points::One(failure.cut), Seed(1), &mut |_| ());
+        assert_eq!(again.failures, [failure.clone()]);
+    }
 }
