@@ -183,7 +183,7 @@ impl Layout {
         };
         // Three numbers above those of the pages mark words that name no page.
         let page_bits = u32::BITS - (host_pages + map_pages + 3).leading_zeros();
-        let mut layout = Self {
+        let layout = Self {
             geometry,
             sectors_per_page,
             host_pages,
@@ -210,18 +210,20 @@ impl Layout {
             flash_page: Divisor::new(geometry.sectors_per_page() / sectors_per_page),
         };
         layout.check_buffer()?;
-        layout.movers = layout.first_movers(config);
-        if tells_hot(config, handles) {
-            let both = Self {
-                movers: 2,
-                ..layout
-            };
-            if both.check_space(config).is_ok() {
-                return Ok(both);
+        layout.with_movers(config)
+    }
+
+    /// The layout with as many frontiers for relocated data as there is space for.
+    fn with_movers(mut self, config: &DriveConfig) -> Result<Self, ConfigError> {
+        if tells_hot(config, self.handles) {
+            self.movers = 2;
+            if self.check_space(config).is_ok() {
+                return Ok(self);
             }
         }
-        layout.check_space(config)?;
-        Ok(layout)
+        self.movers = self.first_movers(config);
+        self.check_space(config)?;
+        Ok(self)
     }
 
     fn check_buffer(&self) -> Result<(), ConfigError> {
@@ -300,7 +302,7 @@ impl Layout {
         u64::from(self.handles) * u64::from(self.line_data) + u64::from(self.buffer_pages)
     }
 
-    /// Those of [`Self::movers`] whose frontiers precede the journal's. The frontier of hot data
+    /// Count of the frontiers for relocated data that precede the journal's. That of hot data
     /// follows it, so that the labels on older drives keep their meaning.
     pub(crate) const fn first_movers(&self, config: &DriveConfig) -> u32 {
         match config.placement.persistently_isolated {

@@ -51,7 +51,7 @@ pub(crate) struct Choices {
     // Its help is made of the list of formats.
     #[arg(long, help = format!("Format of the trace, if its contents do not tell: {}", Format::list()))]
     format: Option<Format>,
-    /// When to end the run: `end`, at the end of the workload; or `steady` (raw stacks only), which
+    /// End of the run: `end`, with the workload; or `steady` (raw stacks only), which
     /// repeats the workload until the write amplification of two consecutive windows differs by at
     /// most 2 %, for at most 32 windows. In each window the host writes as many bytes as the drive
     /// holds [default: end]

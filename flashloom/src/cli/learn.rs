@@ -43,7 +43,7 @@ pub(crate) struct Learn {
     /// Compare with these rules: a file, or the name of a shipped set
     #[arg(long, value_name = "RULES")]
     against: Vec<String>,
-    /// How DBSCAN turns the flags and modes of open calls, written in binary digits, into numbers:
+    /// Rule by which DBSCAN turns flags and modes of open calls, in binary digits, into numbers:
     /// `decimal` reads the digits as a decimal number, `integer` as a binary one
     #[arg(long, value_name = "READING", default_value = "decimal", value_parser = reading)]
     reading: Reading,

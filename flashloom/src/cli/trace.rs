@@ -47,7 +47,7 @@ struct Input {
     // Its help is made of the list of formats.
     #[arg(long, help = format_help())]
     format: Option<Format>,
-    /// How to map the devices of the trace to one drive: together (all keep their addresses and
+    /// Mapping of the trace's devices to one drive: together (all keep their addresses and
     /// overlap), packed (only the regions that they use, one after the other), apart:64GiB (one
     /// after the other, at this distance), or a number (3 or 8,0) to keep one device alone; auto
     /// is packed for formats with many volumes, such as alibaba, and together for others
