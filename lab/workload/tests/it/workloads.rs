@@ -176,8 +176,8 @@ fn unknown_names_are_refused_with_a_suggestion() {
     );
     assert_eq!(
         told("randwrite:ops=18446744073709551615"),
-        "randwrite: ops: expected a number from 1 to 100000000000, which takes more than a day \
-         to simulate, found \"18446744073709551615\""
+        "randwrite: ops: expected a number from 1 to 100000000000 (the largest takes more than a \
+         day to simulate), found \"18446744073709551615\""
     );
     assert_eq!(
         told("logs:logs=65"),
