@@ -221,11 +221,11 @@ fn cuts_that_leave_equal_states_share_a_recovery_but_no_verdict() {
     assert_eq!(found.corrupt, 0);
     // States of the medium: none, and three of each round but the last.
     assert!(
-        found.recovered >= 1 + 3 * 19 && found.recovered < found.points,
+        found.recovered > 3 * 19 && found.recovered < found.points,
         "{found:?}"
     );
     for failure in found.failures.iter().filter(undisturbed) {
         let again = explore(&subject, &Points::One(failure.cut), Seed(1), &mut |_| ());
-        assert_eq!(again.failures, [failure.clone()]);
+        assert_eq!(again.failures, std::slice::from_ref(failure));
     }
 }
