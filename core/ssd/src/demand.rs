@@ -2,8 +2,8 @@
 //!
 //! A *pool* is the data that collection keeps together: the data of one handle where relocation
 //! keeps handles apart; otherwise the new data of one handle, or the relocated data of the cold or
-//! of the hot handles. A paged map is a pool of its own. Death counts are kept in memory only: after power-on all pools
-//! count as equally hot until the first deaths.
+//! of the hot handles. A paged map is a pool of its own. Death counts are kept in memory only:
+//! after power-on all pools count as equally hot until the first deaths.
 
 use crate::config::{DriveConfig, SpareSplit};
 use crate::frontier::{Frontier, Kind};

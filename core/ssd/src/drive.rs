@@ -268,8 +268,7 @@ impl Drive {
         if core.layout.lines() == 0 {
             return;
         }
-        let journal = core.journal_frontier();
-        for frontier in (0..core.work.len()).filter(|frontier| *frontier != journal) {
+        for frontier in (0..core.work.len()).filter(|at| *at != core.journal_frontier()) {
             let core = Rc::clone(core);
             let writer = async move { core.write_frontier(frontier).await };
             self.core.sim.spawn_detached(writer);

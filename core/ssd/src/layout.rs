@@ -311,8 +311,7 @@ impl Layout {
         }
     }
 
-    /// Index of the journal's frontier: behind those of the handles, of their relocated data, and of
-    /// a paged map.
+    /// Index of the journal's frontier, behind those of handles, relocated data and a paged map.
     pub(crate) const fn journal_frontier(&self, config: &DriveConfig) -> usize {
         let of_map = 2 * (self.map_pages > 0) as u32;
         (self.groups * (self.handles + self.first_movers(config)) + of_map) as usize

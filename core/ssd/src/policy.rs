@@ -201,9 +201,8 @@ pub fn by_demand(pools: impl Iterator<Item = PoolView>) -> Option<u32> {
 }
 
 /// Whether data of which `died` of `valid` pages have died are hot among `all` data, given as the
-/// same two counts: a larger share of them dies than on average. Relocated pages of like update
-/// frequency share lines (`lomet2021`, minimum declining cost, with the frequency counted over the pool in
-/// place of estimated for each page).
+/// same two counts: a larger share of them dies than on average. `lomet2021` estimates the update
+/// frequency of each page; it is counted over a pool here.
 //= lomet2021 3
 #[must_use]
 pub(crate) fn is_hot((died, valid): (u64, u64), all: (u64, u64)) -> bool {

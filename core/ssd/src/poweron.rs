@@ -80,15 +80,12 @@ impl Core {
         });
         let Some(at) = at else { return 0 };
         let Frontier { kind, group, .. } = state.frontiers[at];
-        match kind {
-            Kind::Moved(handle) if !self.config.placement.persistently_isolated && handle > 0 => {
-                (group * self.layout.handles) as u16
-            }
-            Kind::Host(handle) | Kind::Moved(handle) => {
-                (group * self.layout.handles + handle) as u16
-            }
-            Kind::Map | Kind::MovedMap | Kind::Journal => 0,
-        }
+        let handle = match kind {
+            Kind::Host(handle) => handle,
+            Kind::Moved(handle) if self.config.placement.persistently_isolated => handle,
+            _ => 0,
+        };
+        (group * self.layout.handles + handle) as u16
     }
 
     /// Puts the saved versions back into the buffer, which protects them from then on.

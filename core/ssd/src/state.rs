@@ -375,9 +375,9 @@ impl State {
     }
 
     /// Frontiers of a group that may take relocated data of handles: counted are the handles of
-    /// lines in use, of frontiers that wait for a line or hold copies, and of `newcomer`. Such a frontier
-    /// counts before it has a line, because collection must leave as many free lines as there will
-    /// be movers. Where handles mix, two of them may have a hot and a cold one.
+    /// lines in use, of frontiers that wait for a line or hold copies, and of `newcomer`, because
+    /// collection must leave as many free lines as there will be movers. Where handles mix, two of
+    /// them may have a hot and a cold one.
     pub(crate) fn movers(
         &self,
         layout: &Layout,

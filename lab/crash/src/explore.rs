@@ -459,13 +459,13 @@ impl<S: Subject> Explorer<'_, S> {
                 Recovered::from(self.subject, left)
             }
         };
-        let recovery = None;
+        let cut = Cut {
+            event,
+            recovery: None,
+        };
         let verdict = match &recovered.endless {
             Some(what) => corrupt(what),
-            None => {
-                let cut = Cut { event, recovery };
-                self.subject.judge(live, &recovered.recovering, cut)
-            }
+            None => self.subject.judge(live, &recovered.recovering, cut),
         };
         let events = recovered.events;
         self.recent.push_front(recovered);
