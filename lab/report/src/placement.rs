@@ -73,10 +73,9 @@ fn no_saving(run: &Run, name: &str, all: &[&Run]) -> Option<String> {
         .into_iter()
         .filter(|other| other.drive.interface == "block")
         .find(alike)?;
-    let (with, without) = (
-        run.nand.program_pages as f64,
-        base.nand.program_pages as f64,
-    );
+    // Runs until steady may have repeated the workload a different number of times.
+    let per_op = |run: &Run| run.nand.program_pages as f64 / run.ops.max(1) as f64;
+    let (with, without) = (per_op(run), per_op(base));
     if with < without * (1.0 - LEAST_SAVING) {
         return None;
     }

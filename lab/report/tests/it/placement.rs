@@ -69,6 +69,15 @@ fn unused_handles_are_reported_once_with_a_remedy() {
 }
 
 #[test]
+fn pages_are_compared_per_operation_when_a_run_repeated_its_workload() {
+    let [block, mut fdp] = two();
+    fdp.ops = 2 * block.ops;
+    fdp.nand.program_pages = block.nand.program_pages * 3 / 2;
+    let said = placement(&[block, fdp]).concat();
+    assert!(!said.contains("no fewer pages"), "{said}");
+}
+
+#[test]
 fn handles_that_save_nothing_get_the_reason() {
     let [block, mut fdp] = two();
     fdp.nand.program_pages = block.nand.program_pages;
