@@ -209,6 +209,7 @@ pub(crate) const EXAMPLES: &[(&str, &[&str])] = &[
         "trace convert",
         &[
             "flashloom trace convert postgres-ext4 pg.txt --to blkparse",
+            "flashloom trace convert postgres-ext4 pg.flb --to flb",
             "flashloom trace convert sqlite sqlite.txt --to flt-text",
         ],
     ),

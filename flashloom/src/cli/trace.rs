@@ -338,7 +338,8 @@ pub(crate) struct Convert {
     /// Output path; names ending in .gz or .zst are compressed
     #[arg(value_name = "OUT")]
     out: PathBuf,
-    /// Output format: csv, msr, mqsim, fio or blkparse; flt or flt-text for file calls
+    /// Output format: csv, msr, mqsim, fio, blkparse or flb (binary, with every field); flt or
+    /// flt-text for file calls
     #[arg(long, value_name = "FORMAT")]
     to: To,
     #[command(flatten)]

@@ -143,6 +143,18 @@ fn binaries() -> Vec<(&'static str, &'static str, Vec<u8>, &'static str)> {
             "a.bin: at byte 0: expected the magic number",
         ),
         (
+            "a.flb",
+            "",
+            b"flblock\x02".to_vec(),
+            "a.flb: at byte 0: expected version 1 of binary block traces, found 2",
+        ),
+        (
+            "a.flb",
+            "",
+            [b"flblock\x01", &junk[..]].concat(),
+            "a.flb: byte 0 cannot be read",
+        ),
+        (
             "a.bin",
             "",
             junk,

@@ -191,7 +191,7 @@ fn a_trace_is_the_same_in_every_format() {
     bench.write("small.csv", trace(300));
     let line = "run raw@block --size 64MiB --trace";
     let csv = bench.json(&format!("{line} small.csv"), SCHEMA);
-    for format in ["mqsim", "msr", "fio", "blkparse"] {
+    for format in ["mqsim", "msr", "fio", "blkparse", "flb"] {
         let out = format!("small.{format}.zst");
         bench.done(&format!("trace convert small.csv {out} --to {format}"));
         let run = bench.json(&format!("{line} {out} --format {format}"), SCHEMA);
@@ -206,6 +206,8 @@ fn a_trace_is_the_same_in_every_format() {
             "{format}"
         );
     }
+    let twice = bench.json(&format!("{line} small.flb.zst:repeat=2"), SCHEMA);
+    assert_eq!(twice["ops"].as_u64(), csv["ops"].as_u64().map(|ops| 2 * ops));
     let head = bench.json("trace head small.csv -n 3", "flashloom.trace-head/1");
     assert_eq!(head["requests"].as_array().map(Vec::len), Some(3));
     assert_eq!(head["requests"][1]["op"], "read");

@@ -110,10 +110,15 @@ impl Blocks {
     ///
     /// # Errors
     /// If there is no further block, or the block is cut off or damaged.
+    #[inline]
     pub fn begin_item(&mut self) -> Result<(), Fault> {
-        if self.at < self.block.len() {
-            return Ok(());
+        match self.at < self.block.len() {
+            true => Ok(()),
+            false => self.begin_block(),
         }
+    }
+
+    fn begin_block(&mut self) -> Result<(), Fault> {
         let mut head = [0; 8];
         self.input.read_exact(&mut head)?;
         let [a, b, c, d, e, f, g, h] = head;
@@ -135,6 +140,7 @@ impl Blocks {
     ///
     /// # Errors
     /// If the block ends before it.
+    #[inline]
     pub fn byte(&mut self) -> Result<u8, Expected> {
         let Some(&byte) = self.block.get(self.at) else {
             return expected("an item that ends in its block");
@@ -154,7 +160,24 @@ impl Blocks {
     ///
     /// # Errors
     /// If the block ends within it, or if it has more than 64 bits.
+    #[inline]
     pub fn number(&mut self) -> Result<u64, Expected> {
+        let rest = self.block.get(self.at..).unwrap_or_default();
+        if let Some(word) = rest.first_chunk() {
+            let word = u64::from_le_bytes(*word);
+            let ends = !word & 0x8080_8080_8080_8080;
+            if ends != 0 {
+                // Place of the high bit of the last byte, above the bits of the number.
+                let last = ends.trailing_zeros();
+                self.at += last as usize / 8 + 1;
+                return Ok(joined(word & u64::MAX >> (63 - last)));
+            }
+        }
+        self.long_number()
+    }
+
+    /// [`Blocks::number`] at the end of a block, or of more than eight bytes.
+    fn long_number(&mut self) -> Result<u64, Expected> {
         let mut number = 0;
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;
@@ -180,6 +203,13 @@ impl Blocks {
         }
         Ok(())
     }
+}
+
+/// The lowest seven bits of each byte of `word`, side by side.
+const fn joined(word: u64) -> u64 {
+    let pairs = word & 0x007f_007f_007f_007f | (word & 0x7f00_7f00_7f00_7f00) >> 1;
+    let fours = pairs & 0x0000_3fff_0000_3fff | (pairs & 0x3fff_0000_3fff_0000) >> 2;
+    fours & 0x0fff_ffff | (fours & 0x0fff_ffff_0000_0000) >> 4
 }
 
 /// Maps a signed number to an unsigned one such that numbers near 0 stay small.
@@ -209,8 +239,10 @@ mod tests {
 
     #[test]
     fn numbers_round_trip() {
-        let numbers = [0, 1, 127, 128, 300, u64::MAX >> 1, u64::MAX];
-        let mut read = blocks(|writer| numbers.into_iter().for_each(|n| writer.number(n)));
+        let powers = (0..64).map(|bit| 1 << bit);
+        let numbers = powers.flat_map(|power: u64| [power - 1, power, power | 1, !power]);
+        let numbers: Vec<u64> = numbers.collect();
+        let mut read = blocks(|writer| numbers.iter().for_each(|n| writer.number(*n)));
         for number in numbers {
             assert_eq!(read.number(), Ok(number));
         }

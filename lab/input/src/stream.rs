@@ -5,6 +5,7 @@
 //! [`WINDOW_LOG_MAX`].
 
 use flate2::bufread::MultiGzDecoder;
+use memchr::memchr;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 
 /// Bytes at the beginning that formats are detected from.
@@ -66,6 +67,15 @@ fn peek<R: Read + Send>(
 /// If `input` cannot be read; of kind `InvalidData` if the line is too long.
 pub fn read_line(input: &mut dyn BufRead, line: &mut Vec<u8>, most: usize) -> io::Result<bool> {
     line.clear();
+    let ready = input.fill_buf()?;
+    if let Some(length) = memchr(b'\n', ready)
+        && length <= most
+    {
+        let text = &ready[..length];
+        line.extend_from_slice(text.strip_suffix(b"\r").unwrap_or(text));
+        input.consume(length + 1);
+        return Ok(true);
+    }
     let read = input.take(most as u64 + 1).read_until(b'\n', line)?;
     if line.last() == Some(&b'\n') {
         line.pop();

@@ -144,6 +144,8 @@ pub(crate) const METADATA: &str = " (metadata)";
 pub struct Labels {
     names: Vec<String>,
     purposes: Vec<Purpose>,
+    /// Indices, sorted by purpose and name.
+    sorted: Vec<u16>,
 }
 
 impl Default for Labels {
@@ -151,6 +153,7 @@ impl Default for Labels {
         Self {
             names: vec!["unnamed".to_owned()],
             purposes: vec![Purpose::Data],
+            sorted: vec![0],
         }
     }
 }
@@ -167,31 +170,60 @@ impl Labels {
     /// The origin called `name` with this purpose, added if it is new. The label of metadata is
     /// `name (metadata)`, so that a process with both data and metadata has two origins.
     pub fn intern_as(&mut self, name: &str, purpose: Purpose) -> Origin {
-        let index = self.find(name, purpose);
-        let index = index.unwrap_or_else(|| self.add(name, purpose));
-        Origin(u16::try_from(index).expect("bounded by MAX"))
+        let key = (purpose, name);
+        let place = self.sorted.partition_point(|at| self.key(*at) < key);
+        match self.sorted.get(place) {
+            Some(&at) if self.key(at) == key => Origin(at),
+            _ => self.add(name, purpose),
+        }
     }
 
-    fn find(&self, name: &str, purpose: Purpose) -> Option<usize> {
-        let same = |full: &String| match purpose {
-            Purpose::Metadata => full.strip_suffix(METADATA) == Some(name),
-            _ => full == name,
+    /// Purpose and name of label `at`, the name as it was interned.
+    fn key(&self, at: u16) -> (Purpose, &str) {
+        let (full, purpose) = (&self.names[usize::from(at)], self.purposes[usize::from(at)]);
+        let name = match purpose {
+            Purpose::Metadata => full.strip_suffix(METADATA),
+            Purpose::Data | Purpose::Journal => None,
         };
-        (0..self.names.len()).find(|&i| self.purposes[i] == purpose && same(&self.names[i]))
+        (purpose, name.unwrap_or(full))
     }
 
-    fn add(&mut self, name: &str, purpose: Purpose) -> usize {
+    fn add(&mut self, name: &str, purpose: Purpose) -> Origin {
         match self.names.len() + 1 {
             ..Self::MAX => self.push(full_name(name, purpose), purpose),
             Self::MAX => self.push("other".to_owned(), Purpose::Data),
             _ => {}
         }
-        self.names.len() - 1
+        Origin(u16::try_from(self.names.len() - 1).expect("bounded by MAX"))
     }
 
     fn push(&mut self, name: String, purpose: Purpose) {
+        let at = u16::try_from(self.names.len()).expect("bounded by MAX");
         self.names.push(name);
         self.purposes.push(purpose);
+        // Behind an equal one, so that the first is found.
+        let place = self
+            .sorted
+            .partition_point(|other| self.key(*other) <= self.key(at));
+        self.sorted.insert(place, at);
+    }
+
+    /// Interns the label number `at` of a table that was written, such that a table read from its
+    /// beginning is the same one.
+    pub(crate) fn intern_at(&mut self, at: usize, name: &str, purpose: Purpose) -> Origin {
+        if at == self.names.len() && at < Self::MAX {
+            self.push(full_name(name, purpose), purpose);
+        }
+        let index = u16::try_from(at).ok().filter(|_| at < self.names.len());
+        match index.filter(|index| self.key(*index) == (purpose, name)) {
+            Some(index) => Origin(index),
+            None => self.intern_as(name, purpose),
+        }
+    }
+
+    /// The label `origin` as it was interned: its name, without the suffix for metadata.
+    pub(crate) fn interned(&self, origin: Origin) -> (Purpose, &str) {
+        self.key(origin.0)
     }
 
     /// Name of `origin`; `unnamed` if it has none.

@@ -6,6 +6,7 @@
 
 mod job;
 mod options;
+mod recorded;
 mod side_by_side;
 pub(crate) mod spec;
 mod stream;
@@ -22,9 +23,10 @@ use crate::files::FILE_PRESETS;
 use crate::files::flow::script::ScriptError;
 use crate::generate::{Logs, NoRoom, Synthetic};
 use crate::shipped;
-use crate::trace::{Format, Options, TraceError};
+use crate::trace::TraceError;
 use input::named::ParamError;
 use job::Job;
+use recorded::Recorded;
 use spec::Spec;
 use std::path::{Path, PathBuf};
 use units::Ns;
@@ -64,13 +66,7 @@ pub struct Workload {
 #[derive(Clone, Debug)]
 enum Source {
     Phases(Vec<Vec<Part>>),
-    Trace {
-        path: PathBuf,
-        format: Option<Format>,
-        options: Options,
-        /// Whether requests past the end of the drive are folded back onto it.
-        wrap: bool,
-    },
+    Trace(Recorded),
 }
 
 /// Member of a phase, which runs side by side with the others of its phase.
@@ -202,12 +198,13 @@ impl Workload {
             until: None,
             notes: Vec::new(),
             placing: spec.placing(),
-            source: Source::Trace {
+            source: Source::Trace(Recorded {
                 path: PathBuf::from(path),
                 format: spec.format(),
                 options: spec.trace_options(),
                 wrap: spec.wraps(),
-            },
+                repeat: spec.number("repeat"),
+            }),
         }
     }
 

@@ -4,14 +4,15 @@
 //! proportion to their depth, in an open loop in the order of their times; a phase begins when the
 //! phase before it is exhausted.
 
+use super::recorded::Passes;
 use super::{Pacing, Part, Source, Workload, WorkloadError};
 use crate::classify::Placer;
 use crate::generate::{LogsIter, NoRoom, SyntheticIter};
 use crate::request::{Labels, Request};
-use crate::trace::{Notes, Trace, TraceError};
+use crate::trace::{Notes, TraceError};
 use sim::Seed;
 use std::collections::VecDeque;
-use units::{Bytes, Extent, Ns, SECTOR};
+use units::{Bytes, Extent, Ns};
 
 /// Requests of a workload, in the order of issue.
 pub struct Stream {
@@ -20,13 +21,7 @@ pub struct Stream {
 }
 
 enum Running {
-    Trace {
-        trace: Box<Trace>,
-        /// Capacity in sectors, onto which requests are folded; `u64::MAX` to fold none.
-        room: u64,
-        /// Requests that have been folded.
-        wrapped: u64,
-    },
+    Trace(Passes),
     Phases(Phases),
 }
 
@@ -37,16 +32,7 @@ impl Workload {
     /// If the drive is too small or the trace cannot be opened.
     pub fn open(&self, capacity: Bytes, seed: Seed) -> Result<Stream, WorkloadError> {
         let running = match &self.source {
-            Source::Trace {
-                path,
-                format,
-                options,
-                wrap,
-            } => Running::Trace {
-                trace: Box::new(Trace::open(path, *format, *options)?),
-                room: if *wrap { capacity.0 / SECTOR } else { u64::MAX },
-                wrapped: 0,
-            },
+            Source::Trace(recorded) => Running::Trace(recorded.open(capacity)?),
             Source::Phases(phases) => {
                 let open = self.pacing == Pacing::Open;
                 Running::Phases(Phases::new(phases, open, capacity, seed)?)
@@ -64,7 +50,7 @@ impl Stream {
     #[must_use]
     pub fn labels(&self) -> &Labels {
         match &self.running {
-            Running::Trace { trace, .. } => trace.labels(),
+            Running::Trace(passes) => passes.labels(),
             Running::Phases(phases) => &phases.labels,
         }
     }
@@ -74,10 +60,7 @@ impl Stream {
     #[must_use]
     pub fn notes(&self) -> Notes {
         match &self.running {
-            Running::Trace { trace, wrapped, .. } => Notes {
-                wrapped: *wrapped,
-                ..*trace.notes()
-            },
+            Running::Trace(passes) => passes.notes(),
             Running::Phases(_) => Notes::default(),
         }
     }
@@ -88,15 +71,7 @@ impl Iterator for Stream {
 
     fn next(&mut self) -> Option<Self::Item> {
         let next = match &mut self.running {
-            Running::Trace {
-                trace,
-                room,
-                wrapped,
-            } => trace.next()?.map(|request| {
-                let extent = fold(request.extent, *room);
-                *wrapped += u64::from(extent != request.extent);
-                Request { extent, ..request }
-            }),
+            Running::Trace(passes) => passes.next()?,
             Running::Phases(phases) => Ok(phases.next()?),
         };
         Some(next.map(|request| self.placer.place(request)))
@@ -105,7 +80,7 @@ impl Iterator for Stream {
 
 /// Folds `extent` onto a drive of `room` sectors: its start modulo the room, moved back so that it
 /// ends within the drive, and cut to the length of the drive.
-fn fold(extent: Extent, room: u64) -> Extent {
+pub(super) fn fold(extent: Extent, room: u64) -> Extent {
     if extent.end() <= room {
         return extent;
     }

@@ -256,6 +256,12 @@ pub static TRACE: Preset = Preset {
             Unit::Choice(&["wrap", "as-is"]),
             "requests past the end of the drive: folded back, or kept to fail",
         ),
+        param(
+            "repeat",
+            "1",
+            Unit::Count,
+            "passes over the trace, each from the time at which the one before it ends",
+        ),
         param("placement", "origin", PLACEMENTS, PLACEMENT.help),
     ],
     common: &[HANDLES],

@@ -98,7 +98,7 @@ impl Record {
         }
     }
 
-    fn event(self, name: &str) -> Option<Event<'_>> {
+    fn event(self, name: &[u8]) -> Option<Event<'_>> {
         let kind = self.kind()?;
         let data = kind != Kind::Flush;
         Some(Event {
@@ -178,7 +178,10 @@ impl Blktrace {
         if !taken {
             return Line::Nothing;
         }
-        let name = self.names.get(&record.pid).map_or("", String::as_str);
+        let name = self
+            .names
+            .get(&record.pid)
+            .map_or(&b""[..], String::as_bytes);
         record.event(name).map_or(Line::Skipped, Line::Event)
     }
 

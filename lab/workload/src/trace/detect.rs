@@ -6,7 +6,7 @@
 //! in bytes are, and no trace in nanoseconds has twenty million requests a second.
 
 use super::event::{Event, Kind, Line};
-use super::{Decoder, Devices, Format, Reader, blktrace, decoder, rwbs};
+use super::{Devices, Format, Reader, blktrace, flb, parser, rwbs};
 use crate::request::Op;
 use crate::trace::Action;
 use input::{Expected, excerpt};
@@ -69,6 +69,9 @@ enum Fit {
 pub(super) fn detect(head: &[u8]) -> Result<Format, Undecided> {
     if blktrace::magic(head).is_some() {
         return Ok(Format::Blktrace);
+    }
+    if head.starts_with(&flb::NAME) {
+        return Ok(Format::Flb);
     }
     let text = String::from_utf8_lossy(head);
     if text.contains(": block_rq_") {
@@ -136,7 +139,7 @@ fn resembles(format: Format, line: &str) -> bool {
         Format::Csv => {
             columns.len() >= 5
                 && columns[..4].iter().all(|c| !c.contains(' '))
-                && rwbs::parse(columns[1]).is_ok()
+                && rwbs::parse(columns[1].as_bytes()).is_ok()
         }
         Format::Msr => {
             let kind =
@@ -144,11 +147,11 @@ fn resembles(format: Format, line: &str) -> bool {
             columns.len() == 7 && kind(columns[3])
         }
         Format::Mqsim => words.len() == 5 && words.iter().all(|word| is_number(word)),
-        Format::Blkparse => words.len() >= 6 && rwbs::device(words[0]).is_some(),
+        Format::Blkparse => words.len() >= 6 && rwbs::device(words[0].as_bytes()).is_some(),
         Format::Alibaba => five && is_letter(columns[1]) && is_number(columns[4]),
         Format::Tencent => five && columns.iter().all(|column| is_number(column)),
         Format::Spc => columns.len() >= 5 && is_letter(columns[3]) && is_number(columns[1]),
-        Format::Fio | Format::Blktrace | Format::Ftrace => false,
+        Format::Fio | Format::Blktrace | Format::Ftrace | Format::Flb => false,
     }
 }
 
@@ -164,9 +167,7 @@ fn is_letter(word: &str) -> bool {
 
 /// Reads `lines` as `format` and rates the result.
 fn fit(format: Format, lines: &[(u64, &str)]) -> Fit {
-    let Decoder::Text(mut parser) = decoder(format, Action::Auto) else {
-        unreachable!("binary contents have no lines");
-    };
+    let mut parser = parser(format, Action::Auto).expect("binary contents resemble no format");
     let mut reader = Reader::new(Devices::Together, format);
     let mut sample = Sample::default();
     for &(number, line) in lines {
@@ -175,7 +176,7 @@ fn fit(format: Format, lines: &[(u64, &str)]) -> Fit {
             expected,
             found: excerpt(line),
         };
-        let taken = parser.line(line).and_then(|said| {
+        let taken = parser.line(line.as_bytes()).and_then(|said| {
             reader.take(&said)?;
             Ok(said)
         });
@@ -198,7 +199,7 @@ fn fit(format: Format, lines: &[(u64, &str)]) -> Fit {
 
 /// Expectation that an impossible value of `event` violates, if it has one.
 fn implausible(format: Format, event: &Event<'_>) -> Option<String> {
-    let digits = event.name.len() >= DIGITS && event.name.bytes().all(|b| b.is_ascii_digit());
+    let digits = event.name.len() >= DIGITS && event.name.iter().all(u8::is_ascii_digit);
     match format {
         Format::Csv if digits => Some("a process in column 5, and no time".to_owned()),
         Format::Alibaba if event.widened => {

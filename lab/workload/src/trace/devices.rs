@@ -196,7 +196,7 @@ impl FromStr for Devices {
             let distance: Bytes = distance.parse().map_err(|_| refuse())?;
             return Ok(Self::Apart(distance));
         }
-        let device = super::rwbs::device(text).or_else(|| text.parse().ok());
+        let device = super::rwbs::device(text.as_bytes()).or_else(|| text.parse().ok());
         device.map(Self::Only).ok_or_else(refuse)
     }
 }

@@ -1,5 +1,6 @@
 //! Content of one line or record of a trace, before it becomes a request.
 
+use super::bytes::decimal;
 use crate::request::Op;
 use input::{Expected, expected};
 use units::SECTOR;
@@ -30,7 +31,7 @@ pub(super) struct Event<'a> {
     pub(super) widened: bool,
     pub(super) device: u64,
     /// Process, file, host or volume of the request; empty if the format has none.
-    pub(super) name: &'a str,
+    pub(super) name: &'a [u8],
 }
 
 impl Event<'static> {
@@ -46,7 +47,7 @@ impl Event<'static> {
             metadata: false,
             widened: false,
             device: 0,
-            name: "",
+            name: b"",
         }
     }
 
@@ -84,14 +85,15 @@ pub(super) enum Line<'a> {
 
 /// Parser of the lines of one text format, fed in the order of the file.
 pub(super) trait Parser {
-    /// Parses `line`, which is neither empty nor blank.
-    fn line<'a>(&mut self, line: &'a str) -> Result<Line<'a>, Expected>;
+    /// Parses `line`, which has no white space at its ends and is not empty.
+    fn line<'a>(&mut self, line: &'a [u8]) -> Result<Line<'a>, Expected>;
 }
 
 /// Parses `word` as a number; `what` is the expectation of the error.
-pub(super) fn number(word: Option<&str>, what: &str) -> Result<u64, Expected> {
-    match word.map(|w| w.trim().parse()) {
-        Some(Ok(number)) => Ok(number),
-        _ => expected(what),
+#[inline]
+pub(super) fn number(word: Option<&[u8]>, what: &str) -> Result<u64, Expected> {
+    match word.and_then(decimal) {
+        Some(number) => Ok(number),
+        None => expected(what),
     }
 }

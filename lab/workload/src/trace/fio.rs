@@ -5,9 +5,11 @@
 //! job began, which is what fio writes (`utime_since_now`). Each file counts as a device, numbered
 //! by first appearance, and is the origin of its requests.
 
+use super::bytes::words;
 use super::event::{Event, Kind, Line, Parser, number};
 use crate::request::Op;
 use input::{Expected, expected};
+use std::collections::BTreeMap;
 
 /// Upper bound on the files of a log; a log with more is refused.
 const MAX_FILES: usize = 4096;
@@ -18,31 +20,33 @@ pub(super) struct Fio {
     version: Option<u8>,
     /// Clock of version 2, in nanoseconds.
     clock: u64,
-    files: Vec<String>,
+    files: BTreeMap<String, u64>,
+    /// File of the line before, with its number: a cache of `files`.
+    last: Option<(Vec<u8>, u64)>,
 }
 
 impl Parser for Fio {
-    fn line<'a>(&mut self, line: &'a str) -> Result<Line<'a>, Expected> {
+    fn line<'a>(&mut self, line: &'a [u8]) -> Result<Line<'a>, Expected> {
         match self.version {
             None => self.header(line),
-            Some(2) => self.action(self.clock, line.split_ascii_whitespace()),
+            Some(2) => self.action(self.clock, words(line)),
             Some(_) => self.stamped(line),
         }
     }
 }
 
 impl Fio {
-    fn header(&mut self, line: &str) -> Result<Line<'static>, Expected> {
-        self.version = match line.trim_end() {
-            "fio version 2 iolog" => Some(2),
-            "fio version 3 iolog" => Some(3),
+    fn header(&mut self, line: &[u8]) -> Result<Line<'static>, Expected> {
+        self.version = match line {
+            b"fio version 2 iolog" => Some(2),
+            b"fio version 3 iolog" => Some(3),
             _ => return expected("\"fio version 2 iolog\" or \"fio version 3 iolog\""),
         };
         Ok(Line::Nothing)
     }
 
-    fn stamped<'a>(&mut self, line: &'a str) -> Result<Line<'a>, Expected> {
-        let mut words = line.split_ascii_whitespace();
+    fn stamped<'a>(&mut self, line: &'a [u8]) -> Result<Line<'a>, Expected> {
+        let mut words = words(line);
         let at = microseconds(words.next(), "a time in microseconds in column 1")?;
         self.action(at, words)
     }
@@ -50,16 +54,16 @@ impl Fio {
     fn action<'a>(
         &mut self,
         at: u64,
-        mut words: impl Iterator<Item = &'a str>,
+        mut words: impl Iterator<Item = &'a [u8]>,
     ) -> Result<Line<'a>, Expected> {
         let (Some(name), Some(action)) = (words.next(), words.next()) else {
             return expected("a file and an action");
         };
         let device = self.file(name)?;
         let event = match action {
-            "add" | "open" | "close" | "unlink" => return Ok(Line::Nothing),
-            "wait" => return self.wait(words.next()),
-            "sync" | "datasync" => Event::new(Kind::Flush),
+            b"add" | b"open" | b"close" | b"unlink" => return Ok(Line::Nothing),
+            b"wait" => return self.wait(words.next()),
+            b"sync" | b"datasync" => Event::new(Kind::Flush),
             _ => data(action, words)?,
         };
         Ok(Line::Event(Event {
@@ -70,7 +74,7 @@ impl Fio {
         }))
     }
 
-    fn wait(&mut self, time: Option<&str>) -> Result<Line<'static>, Expected> {
+    fn wait(&mut self, time: Option<&[u8]>) -> Result<Line<'static>, Expected> {
         if self.version == Some(3) {
             return expected("no wait, which version 3 replaces by times");
         }
@@ -79,27 +83,39 @@ impl Fio {
         Ok(Line::Nothing)
     }
 
-    fn file(&mut self, name: &str) -> Result<u64, Expected> {
-        let known = self.files.iter().position(|f| f == name);
-        if known.is_none() && self.files.len() == MAX_FILES {
-            return expected(format!("at most {MAX_FILES} files"));
+    /// Number of the file called `name`, in the order of first appearance.
+    fn file(&mut self, name: &[u8]) -> Result<u64, Expected> {
+        if let Some((last, number)) = &self.last
+            && last == name
+        {
+            return Ok(*number);
         }
-        let index = known.unwrap_or_else(|| {
-            self.files.push(name.to_owned());
-            self.files.len() - 1
-        });
-        Ok(index as u64)
+        let text = String::from_utf8_lossy(name);
+        let next = self.files.len();
+        let number = match self.files.get(&*text) {
+            Some(&number) => number,
+            None if next == MAX_FILES => return expected(format!("at most {MAX_FILES} files")),
+            None => {
+                self.files.insert(text.into_owned(), next as u64);
+                next as u64
+            }
+        };
+        let (last, of) = self.last.get_or_insert_default();
+        last.clear();
+        last.extend_from_slice(name);
+        *of = number;
+        Ok(number)
     }
 }
 
 fn data<'a>(
-    action: &str,
-    mut words: impl Iterator<Item = &'a str>,
+    action: &[u8],
+    mut words: impl Iterator<Item = &'a [u8]>,
 ) -> Result<Event<'static>, Expected> {
     let op = match action {
-        "read" => Op::Read,
-        "write" => Op::Write,
-        "trim" => Op::Trim,
+        b"read" => Op::Read,
+        b"write" => Op::Write,
+        b"trim" => Op::Trim,
         _ => {
             return expected(
                 "an action add, open, close, read, write, trim, sync, datasync or wait",
@@ -111,7 +127,7 @@ fn data<'a>(
     Event::bytes(op, offset, length)
 }
 
-fn microseconds(word: Option<&str>, what: &str) -> Result<u64, Expected> {
+fn microseconds(word: Option<&[u8]>, what: &str) -> Result<u64, Expected> {
     match number(word, what)?.checked_mul(1_000) {
         Some(ns) => Ok(ns),
         None => expected(what),

@@ -26,11 +26,13 @@ pub enum Format {
     Tencent,
     /// The format of the Storage Performance Council.
     Spc,
+    /// Flashloom's own in binary, `.flb`.
+    Flb,
 }
 
 impl Format {
     /// Every format, in the order in which messages list them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Csv,
         Self::Msr,
         Self::Mqsim,
@@ -41,6 +43,7 @@ impl Format {
         Self::Alibaba,
         Self::Tencent,
         Self::Spc,
+        Self::Flb,
     ];
 
     /// Name by which a user selects the format.
@@ -57,6 +60,7 @@ impl Format {
             Self::Alibaba => "alibaba",
             Self::Tencent => "tencent",
             Self::Spc => "spc",
+            Self::Flb => "flb",
         }
     }
 
@@ -64,6 +68,15 @@ impl Format {
     #[must_use]
     pub fn list() -> String {
         Self::ALL.map(Self::name).join(", ")
+    }
+
+    /// Whether [`write`](super::write) can produce this format.
+    #[must_use]
+    pub const fn is_written(self) -> bool {
+        matches!(
+            self,
+            Self::Csv | Self::Msr | Self::Mqsim | Self::Fio | Self::Blkparse | Self::Flb
+        )
     }
 
     /// Whether traces of this format hold many volumes, each with addresses of its own.
@@ -109,7 +122,7 @@ mod tests {
         assert_eq!(
             "xml".parse::<Format>().unwrap_err().to_string(),
             "expected a trace format (csv, msr, mqsim, fio, blktrace, blkparse, ftrace, alibaba, \
-             tencent, spc), found \"xml\""
+             tencent, spc, flb), found \"xml\""
         );
     }
 }

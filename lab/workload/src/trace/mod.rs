@@ -7,13 +7,17 @@
 //! order are refused.
 
 mod blktrace;
+mod bytes;
 mod detect;
 mod devices;
 mod event;
 mod fio;
+mod flb;
 mod format;
+mod lines;
 mod options;
 mod order;
+mod origins;
 mod rwbs;
 mod summary;
 mod text;
@@ -21,19 +25,23 @@ mod volumes;
 mod write;
 
 pub use devices::{BadDevices, Devices};
+pub use flb::MAGIC;
 pub use format::{Format, UnknownFormat};
 pub use input::TraceError;
 pub use options::{Action, Notes, Options};
 pub use summary::{OriginSummary, SizeBucket, Summarizer, Summary};
 pub use write::{WriteError, Written, write};
 
-use crate::request::{Labels, Op, Purpose, Request};
+use crate::request::{Labels, Op, Request};
 use blktrace::Blktrace;
 use detect::{Flaw, Undecided, detect};
 use devices::Layout;
 use event::{Event, Kind, Line, Parser};
+use flb::Flb;
 use input::{Expected, Fault, Input, excerpt, expected};
+use lines::Lines;
 use order::Window;
+use origins::Origins;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -56,17 +64,17 @@ const RECORDED_MAX: u64 = 1 << 45;
 pub struct Trace {
     name: String,
     format: Format,
-    input: Input,
     decoder: Decoder,
-    line: Vec<u8>,
-    lines: u64,
     reader: Reader,
+    /// Whether requests come sorted, and so leave as they are read.
+    is_sorted: bool,
     ended: bool,
 }
 
 enum Decoder {
-    Text(Box<dyn Parser>),
-    Binary(Blktrace),
+    Text(Lines),
+    Records(Blktrace, Input),
+    Binary(Box<Flb>),
 }
 
 /// Whole contents of a trace, in memory.
@@ -120,14 +128,21 @@ impl Trace {
             }
             _ => options.action,
         };
+        let decoder = match parser(format, action) {
+            Some(parser) => Decoder::Text(Lines::new(opened.input, parser)),
+            None if format == Format::Flb => {
+                let flb = Flb::new(opened.input);
+                Decoder::Binary(Box::new(flb.map_err(|fault| faulty(name, 0, fault))?))
+            }
+            None => Decoder::Records(Blktrace::new(action), opened.input),
+        };
+        let reader = Reader::new(options.devices, format);
         Ok(Self {
             name: name.to_owned(),
             format,
-            input: opened.input,
-            decoder: decoder(format, action),
-            line: Vec::new(),
-            lines: 0,
-            reader: Reader::new(options.devices, format),
+            is_sorted: format == Format::Flb && reader.layout.is_shared(),
+            decoder,
+            reader,
             ended: false,
         })
     }
@@ -141,13 +156,19 @@ impl Trace {
     /// Names of the origins that requests carry, as far as the trace has been read.
     #[must_use]
     pub const fn labels(&self) -> &Labels {
-        &self.reader.labels
+        &self.reader.origins.labels
     }
 
     /// Deviations from the file, as far as the trace has been read.
     #[must_use]
     pub const fn notes(&self) -> &Notes {
         &self.reader.notes
+    }
+
+    /// This trace, not read yet, with the origins of `before`, which had the same contents.
+    pub(crate) fn continuing(mut self, before: &Self) -> Self {
+        self.reader.origins.labels = before.labels().clone();
+        self
     }
 
     /// Reads the whole trace into memory.
@@ -158,7 +179,7 @@ impl Trace {
         let requests = self.by_ref().collect::<Result<_, _>>()?;
         Ok(Loaded {
             requests,
-            labels: self.reader.labels,
+            labels: self.reader.origins.labels,
             notes: self.reader.notes,
         })
     }
@@ -166,60 +187,67 @@ impl Trace {
     /// Reads one line or record; `false` at the end.
     fn step(&mut self) -> Result<bool, TraceError> {
         match &mut self.decoder {
-            Decoder::Text(_) => self.step_line(),
-            Decoder::Binary(_) => self.step_record(),
+            Decoder::Text(lines) => lines.step(&self.name, &mut self.reader),
+            Decoder::Records(parser, input) => {
+                let offset = parser.offset;
+                let read = parser.next(&mut **input);
+                let taken = read.and_then(|said| match said {
+                    Some(said) => self.reader.take(&said).map(|()| true).map_err(Fault::from),
+                    None => Ok(false),
+                });
+                taken.map_err(|fault| faulty(&self.name, offset, fault))
+            }
+            Decoder::Binary(flb) => {
+                let read = flb.next(&mut self.reader.origins.labels);
+                let taken = read.and_then(|request| match request {
+                    Some(request) => self
+                        .reader
+                        .place(request)
+                        .map(|()| true)
+                        .map_err(Fault::from),
+                    None => Ok(false),
+                });
+                taken.map_err(|fault| faulty(&self.name, flb.position(), fault))
+            }
         }
     }
 
-    fn step_line(&mut self) -> Result<bool, TraceError> {
-        self.lines += 1;
-        let read = input::read_line(&mut *self.input, &mut self.line, MAX_LINE);
-        let place = format!("line {}", self.lines);
-        if !read.map_err(TraceError::unreadable(&self.name, place))? {
-            return Ok(false);
-        }
-        // The line may hold any bytes, as process names do.
-        let text = String::from_utf8_lossy(&self.line);
-        let line = text.trim();
-        let Decoder::Text(parser) = &mut self.decoder else {
-            unreachable!("lines are read of text only");
+    /// The next request of a binary trace whose addresses stay as they are: such requests need no
+    /// sorting.
+    fn next_sorted(&mut self) -> Option<Result<Request, TraceError>> {
+        let Decoder::Binary(flb) = &mut self.decoder else {
+            unreachable!("only requests of binary traces are sorted");
         };
-        if line.is_empty() || line.starts_with('#') {
-            return Ok(true);
+        while !self.ended {
+            match flb.next(&mut self.reader.origins.labels) {
+                Ok(Some(request)) if self.reader.keeps(&request) => return Some(Ok(request)),
+                Ok(Some(_)) => {}
+                Ok(None) => self.ended = true,
+                Err(fault) => {
+                    self.ended = true;
+                    return Some(Err(faulty(&self.name, flb.position(), fault)));
+                }
+            }
         }
-        let taken = parser.line(line).and_then(|said| self.reader.take(&said));
-        taken.map_err(|Expected(expected)| TraceError::Line {
-            name: self.name.clone(),
-            line: self.lines,
-            expected,
-            found: excerpt(line),
-        })?;
-        Ok(true)
-    }
-
-    fn step_record(&mut self) -> Result<bool, TraceError> {
-        let Decoder::Binary(parser) = &mut self.decoder else {
-            unreachable!("records are read of binary contents only");
-        };
-        let offset = parser.offset;
-        let read = parser.next(&mut *self.input);
-        let taken = read.and_then(|said| match said {
-            Some(said) => self.reader.take(&said).map(|()| true).map_err(Fault::from),
-            None => Ok(false),
-        });
-        taken.map_err(|fault| match fault {
-            Fault::Expected(Expected(expected)) => TraceError::Record {
-                name: self.name.clone(),
-                place: format!("at byte {offset}"),
-                expected,
-            },
-            Fault::Io(e) => TraceError::unreadable(&self.name, format!("byte {offset}"))(e),
-        })
+        None
     }
 }
 
-fn decoder(format: Format, action: Action) -> Decoder {
-    Decoder::Text(match format {
+/// Error for a fault in the item or record at `offset` of the trace `name`.
+fn faulty(name: &str, offset: u64, fault: Fault) -> TraceError {
+    match fault {
+        Fault::Expected(Expected(expected)) => TraceError::Record {
+            name: name.to_owned(),
+            place: format!("at byte {offset}"),
+            expected,
+        },
+        Fault::Io(e) => TraceError::unreadable(name, format!("byte {offset}"))(e),
+    }
+}
+
+/// Parser of the lines of `format`; `None` if it has no lines.
+fn parser(format: Format, action: Action) -> Option<Box<dyn Parser>> {
+    Some(match format {
         Format::Csv => Box::new(text::Csv),
         Format::Msr => Box::new(text::Msr),
         Format::Mqsim => Box::new(text::Mqsim),
@@ -229,7 +257,7 @@ fn decoder(format: Format, action: Action) -> Decoder {
         Format::Alibaba => Box::new(volumes::Alibaba),
         Format::Tencent => Box::new(volumes::Tencent),
         Format::Spc => Box::new(volumes::Spc),
-        Format::Blktrace => return Decoder::Binary(Blktrace::new(action)),
+        Format::Blktrace | Format::Flb => return None,
     })
 }
 
@@ -287,6 +315,9 @@ impl Iterator for Trace {
 
     /// The next request by time. An error ends the trace.
     fn next(&mut self) -> Option<Self::Item> {
+        if self.is_sorted {
+            return self.next_sorted();
+        }
         loop {
             if let Some(request) = self.reader.window.pop(self.ended) {
                 return Some(Ok(request));
@@ -309,7 +340,7 @@ impl Iterator for Trace {
 /// Converts events into requests: places devices, interns origins, sorts and counts.
 struct Reader {
     layout: Layout,
-    labels: Labels,
+    origins: Origins,
     notes: Notes,
     window: Window,
 }
@@ -324,7 +355,7 @@ impl Reader {
                 ..Notes::default()
             },
             layout,
-            labels: Labels::default(),
+            origins: Origins::default(),
             window: Window::default(),
         }
     }
@@ -372,18 +403,44 @@ impl Reader {
     }
 
     fn request(&mut self, event: &Event<'_>, op: Op, extent: Extent) -> Request {
-        let purpose = Purpose::of(event.name, event.metadata);
         Request {
             at: Ns(event.at),
             op,
             extent,
             placement: Placement(0),
-            origin: match event.name {
-                "" => self.labels.intern_as("unnamed", purpose),
-                name => self.labels.intern_as(name, purpose),
-            },
+            origin: self.origins.of(event.name, event.metadata),
             fua: event.fua,
         }
+    }
+
+    /// Whether a request of a binary trace is one: others move no data, and are counted.
+    fn keeps(&mut self, request: &Request) -> bool {
+        let empty = request.extent.sectors == 0;
+        let keeps = !empty || request.op == Op::Flush || request.op.manages_zones();
+        self.notes.devices = 1;
+        self.notes.skipped += u64::from(!keeps);
+        keeps
+    }
+
+    /// Lays out a request of a binary trace, which is one of device 0.
+    fn place(&mut self, request: Request) -> Result<(), Expected> {
+        let event = Event {
+            start: request.extent.start.0,
+            sectors: request.extent.sectors.into(),
+            ..Event::new(Kind::Data(request.op))
+        };
+        let Some((whole, rest)) = self.layout.place(&event)? else {
+            self.notes.other_devices += 1;
+            return Ok(());
+        };
+        if !self.keeps(&request) {
+            return Ok(());
+        }
+        for (start, sectors) in std::iter::once(whole).chain(rest) {
+            let extent = extent(request.op, start, sectors)?;
+            self.put(Request { extent, ..request })?;
+        }
+        Ok(())
     }
 
     /// Puts a request into the sorting window and counts it if it was out of order.

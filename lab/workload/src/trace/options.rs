@@ -88,6 +88,23 @@ pub struct Notes {
 }
 
 impl Notes {
+    /// These notes on one pass over a trace, with those of the passes `before` it.
+    #[must_use]
+    pub(crate) fn after(&self, before: &Self) -> Self {
+        Self {
+            clock_went_back: self.clock_went_back + before.clock_went_back,
+            clock_went_back_ns: self.clock_went_back_ns.max(before.clock_went_back_ns),
+            skipped: self.skipped + before.skipped,
+            widened: self.widened + before.widened,
+            other_devices: self.other_devices + before.other_devices,
+            devices: self.devices.max(before.devices),
+            shares_addresses: self.shares_addresses,
+            packed: self.packed,
+            wrapped: self.wrapped + before.wrapped,
+            lost: self.lost + before.lost,
+        }
+    }
+
     /// One sentence for each deviation that occurred.
     #[must_use]
     pub fn sentences(&self) -> Vec<String> {

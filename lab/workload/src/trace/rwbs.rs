@@ -4,9 +4,11 @@
 //! flush before the request, one to three letters for the operation, then one
 //! letter for each further flag, of which `F` is force unit access.
 
+use super::bytes::{decimal, divided};
 use super::event::{Event, Kind};
 use crate::request::Op;
 use input::{Expected, expected};
+use std::str::FromStr;
 
 /// Meaning of a word of flags, as it stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,55 +19,70 @@ pub(super) struct Flags {
     metadata: bool,
 }
 
-/// Letters that may follow the operation: secure erase, force unit access, read-ahead, synchronous,
-/// metadata, atomic.
-const FURTHER: &str = "EFASMU";
-
-/// Operations by their letters in the kernel; `N` is any other operation. A word stands before its
-/// own prefixes, as the first match counts.
-const OPERATIONS: [(&str, Option<Op>); 11] = [
-    ("ZRA", Some(Op::ZoneResetAll)),
-    ("ZR", Some(Op::ZoneReset)),
-    ("ZA", Some(Op::Append)),
-    ("ZO", Some(Op::ZoneOpen)),
-    ("ZC", Some(Op::ZoneClose)),
-    ("ZF", Some(Op::ZoneFinish)),
-    ("WZ", Some(Op::Zeroes)),
-    ("R", Some(Op::Read)),
-    ("W", Some(Op::Write)),
-    ("D", Some(Op::Trim)),
-    ("N", None),
+/// Operations by their letters in the kernel.
+const OPERATIONS: [(&str, Op); 10] = [
+    ("ZRA", Op::ZoneResetAll),
+    ("ZR", Op::ZoneReset),
+    ("ZA", Op::Append),
+    ("ZO", Op::ZoneOpen),
+    ("ZC", Op::ZoneClose),
+    ("ZF", Op::ZoneFinish),
+    ("WZ", Op::Zeroes),
+    ("R", Op::Read),
+    ("W", Op::Write),
+    ("D", Op::Trim),
 ];
 
 /// Letters that the kernel writes for `op`.
 pub(super) fn letters(op: Op) -> &'static str {
-    let known = OPERATIONS.iter().find(|(_, known)| *known == Some(op));
+    let known = OPERATIONS.iter().find(|(_, known)| *known == op);
     known.map_or("FF", |(letters, _)| letters)
 }
 
+/// The operation whose letters begin `word`, with the rest of `word`; `N` is any other operation.
+fn operation(word: &[u8]) -> Option<(Option<Op>, &[u8])> {
+    Some(match word {
+        [b'R', rest @ ..] => (Some(Op::Read), rest),
+        [b'W', b'Z', rest @ ..] => (Some(Op::Zeroes), rest),
+        [b'W', rest @ ..] => (Some(Op::Write), rest),
+        [b'D', rest @ ..] => (Some(Op::Trim), rest),
+        [b'N', rest @ ..] => (None, rest),
+        [b'Z', b'R', b'A', rest @ ..] => (Some(Op::ZoneResetAll), rest),
+        [b'Z', b'R', rest @ ..] => (Some(Op::ZoneReset), rest),
+        [b'Z', b'A', rest @ ..] => (Some(Op::Append), rest),
+        [b'Z', b'O', rest @ ..] => (Some(Op::ZoneOpen), rest),
+        [b'Z', b'C', rest @ ..] => (Some(Op::ZoneClose), rest),
+        [b'Z', b'F', rest @ ..] => (Some(Op::ZoneFinish), rest),
+        _ => return None,
+    })
+}
+
 /// Parses a word of flags such as `WFS`.
-pub(super) fn parse(word: &str) -> Result<Flags, Expected> {
-    let (preflush, rest) = match word.strip_prefix('F') {
-        Some(rest) => (true, rest),
-        None => (false, word),
+pub(super) fn parse(word: &[u8]) -> Result<Flags, Expected> {
+    let (preflush, rest) = match word {
+        [b'F', rest @ ..] => (true, rest),
+        _ => (false, word),
     };
-    let operation = OPERATIONS.iter().find_map(|&(letters, op)| {
-        let further = rest.strip_prefix(letters)?;
-        Some((op.map(Kind::Data), further))
-    });
-    let (kind, further) = match operation {
-        Some(found) => found,
-        None if preflush && !rest.starts_with(['E', 'A', 'U']) => (Some(Kind::Flush), rest),
+    let (kind, further) = match operation(rest) {
+        Some((op, further)) => (op.map(Kind::Data), further),
+        None if preflush && !matches!(rest, [b'E' | b'A' | b'U', ..]) => (Some(Kind::Flush), rest),
         None => return refuse(),
     };
-    if !further.chars().all(|c| FURTHER.contains(c)) {
-        return refuse();
+    let (mut fua, mut metadata) = (false, false);
+    for letter in further {
+        match letter {
+            b'F' => fua = true,
+            b'M' => metadata = true,
+            // Secure erase, read-ahead, synchronous, atomic.
+            b'E' | b'A' | b'S' | b'U' => {}
+            _ => return refuse(),
+        }
     }
     Ok(Flags {
         kind,
         preflush,
-        fua: further.contains('F'),
-        metadata: further.contains('M'),
+        fua,
+        metadata,
     })
 }
 
@@ -93,10 +110,14 @@ impl Flags {
 }
 
 /// Parses a device such as `8,0` into one number.
-pub(super) fn device(word: &str) -> Option<u64> {
-    let (major, minor) = word.split_once(',')?;
-    let (major, minor): (u32, u32) = (major.parse().ok()?, minor.parse().ok()?);
-    Some(device_number(major, minor))
+pub(super) fn device(word: &[u8]) -> Option<u64> {
+    let (major, minor) = divided(word, b',')?;
+    Some(device_number(whole(major)?, whole(minor)?))
+}
+
+/// Parses a whole number without white space around it.
+fn whole<T: FromStr>(word: &[u8]) -> Option<T> {
+    std::str::from_utf8(word).ok()?.parse().ok()
 }
 
 /// Packs a device into one number: the major number above the 20 bits of the minor, as the kernel
@@ -106,17 +127,18 @@ pub(super) fn device_number(major: u32, minor: u32) -> u64 {
 }
 
 /// Parses seconds with up to nine decimals; the result is in nanoseconds.
-pub(super) fn seconds(word: &str) -> Option<u64> {
-    let (whole, fraction) = word.split_once('.').unwrap_or((word, ""));
-    if fraction.len() > 9 || !fraction.bytes().all(|b| b.is_ascii_digit()) {
+pub(super) fn seconds(word: &[u8]) -> Option<u64> {
+    let (seconds, fraction) = divided(word, b'.').unwrap_or((word, b""));
+    if fraction.len() > 9 || !fraction.iter().all(u8::is_ascii_digit) {
         return None;
     }
-    let ns: u64 = format!("{fraction:0<9}").parse().ok()?;
-    whole
-        .parse::<u64>()
-        .ok()?
+    let decimals = match fraction {
+        [] => 0,
+        digits => decimal(digits)? * 10_u64.pow(9 - digits.len() as u32),
+    };
+    whole::<u64>(seconds)?
         .checked_mul(1_000_000_000)?
-        .checked_add(ns)
+        .checked_add(decimals)
 }
 
 #[cfg(test)]
@@ -124,7 +146,7 @@ mod tests {
     use super::*;
 
     fn event(word: &str, sectors: u64) -> Option<Event<'static>> {
-        parse(word).unwrap().event(8, sectors)
+        parse(word.as_bytes()).unwrap().event(8, sectors)
     }
 
     #[test]
@@ -162,7 +184,7 @@ mod tests {
     #[test]
     fn other_words_are_refused() {
         for word in ["", "X", "Wq", "S", "8", "WR", "Z", "ZX", "WSZ"] {
-            let Expected(what) = parse(word).unwrap_err();
+            let Expected(what) = parse(word.as_bytes()).unwrap_err();
             assert_eq!(
                 what, "kernel request flags such as R, WS, D or FF",
                 "{word}"
@@ -172,10 +194,10 @@ mod tests {
 
     #[test]
     fn decimal_seconds_are_exact() {
-        assert_eq!(seconds("12.000001"), Some(12_000_001_000));
-        assert_eq!(seconds("0.123456789"), Some(123_456_789));
-        assert_eq!(seconds("7"), Some(7_000_000_000));
-        assert_eq!(seconds("1.-2"), None);
-        assert_eq!(seconds("99999999999999999999.0"), None);
+        assert_eq!(seconds(b"12.000001"), Some(12_000_001_000));
+        assert_eq!(seconds(b"0.123456789"), Some(123_456_789));
+        assert_eq!(seconds(b"7"), Some(7_000_000_000));
+        assert_eq!(seconds(b"1.-2"), None);
+        assert_eq!(seconds(b"99999999999999999999.0"), None);
     }
 }

@@ -5,10 +5,12 @@
 //! action of a trace.
 
 use super::Action;
+use super::bytes::{Columns, commas, decimal, divided, trimmed, words};
 use super::event::{Event, Kind, Line, Parser, number};
 use super::rwbs;
 use crate::request::Op;
 use input::{Expected, expected};
+use memchr::memmem;
 
 /// Parser of Flashloom's CSV. The heading is optional; the process is everything after the fourth
 /// comma, so its name may hold commas.
@@ -16,19 +18,19 @@ use input::{Expected, expected};
 pub(super) struct Csv;
 
 impl Parser for Csv {
-    fn line<'a>(&mut self, line: &'a str) -> Result<Line<'a>, Expected> {
-        if line.starts_with("time_ns,") {
+    fn line<'a>(&mut self, line: &'a [u8]) -> Result<Line<'a>, Expected> {
+        if line.starts_with(b"time_ns,") {
             return Ok(Line::Nothing);
         }
-        let mut columns = line.splitn(5, ',');
-        let at = number(columns.next(), "a time in nanoseconds in column 1")?;
+        let mut columns = Columns::of(line);
+        let at = columns.number("a time in nanoseconds in column 1")?;
         let Some(flags) = columns.next() else {
             return expected("5 columns time_ns,flags,sector,sectors,process");
         };
-        let flags = rwbs::parse(flags.trim())?;
-        let start = number(columns.next(), "a first sector in column 3")?;
-        let sectors = number(columns.next(), "a number of sectors in column 4")?;
-        let Some(name) = columns.next() else {
+        let flags = rwbs::parse(trimmed(flags))?;
+        let start = columns.number("a first sector in column 3")?;
+        let sectors = columns.number("a number of sectors in column 4")?;
+        let Some(name) = columns.rest() else {
             return expected("a process in column 5");
         };
         let at_and_name = |event| Event { at, name, ..event };
@@ -44,24 +46,25 @@ impl Parser for Csv {
 pub(super) struct Msr;
 
 impl Parser for Msr {
-    fn line<'a>(&mut self, line: &'a str) -> Result<Line<'a>, Expected> {
-        if line.starts_with("Timestamp,") {
+    fn line<'a>(&mut self, line: &'a [u8]) -> Result<Line<'a>, Expected> {
+        if line.starts_with(b"Timestamp,") {
             return Ok(Line::Nothing);
         }
-        let columns: Vec<&str> = line.splitn(8, ',').collect();
-        let &[at, name, disk, kind, offset, size, _response] = columns.as_slice() else {
+        if commas(line) != 6 {
             return expected(
                 "7 columns Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime",
             );
-        };
-        let at = number(Some(at), "a file time in column 1")?;
+        }
+        let mut columns = Columns::of(line);
+        let at = columns.number("a file time in column 1")?;
         let Some(at) = at.checked_mul(100) else {
             return expected("a file time below the year 2185 in column 1");
         };
-        let device = number(Some(disk), "a disk number in column 3")?;
-        let op = msr_operation(kind)?;
-        let offset = number(Some(offset), "an offset in bytes in column 5")?;
-        let size = number(Some(size), "a size in bytes in column 6")?;
+        let name = columns.next().unwrap_or_default();
+        let device = columns.number("a disk number in column 3")?;
+        let op = msr_operation(columns.next().unwrap_or_default())?;
+        let offset = columns.number("an offset in bytes in column 5")?;
+        let size = columns.number("a size in bytes in column 6")?;
         let event = Event::bytes(op, offset, size)?;
         Ok(Line::Event(Event {
             at,
@@ -72,10 +75,10 @@ impl Parser for Msr {
     }
 }
 
-fn msr_operation(word: &str) -> Result<Op, Expected> {
-    match word.trim() {
-        w if w.eq_ignore_ascii_case("read") => Ok(Op::Read),
-        w if w.eq_ignore_ascii_case("write") => Ok(Op::Write),
+fn msr_operation(word: &[u8]) -> Result<Op, Expected> {
+    match trimmed(word) {
+        w if w.eq_ignore_ascii_case(b"read") => Ok(Op::Read),
+        w if w.eq_ignore_ascii_case(b"write") => Ok(Op::Write),
         _ => expected("Read or Write in column 4"),
     }
 }
@@ -85,14 +88,23 @@ fn msr_operation(word: &str) -> Result<Op, Expected> {
 pub(super) struct Mqsim;
 
 impl Parser for Mqsim {
-    fn line<'a>(&mut self, line: &'a str) -> Result<Line<'a>, Expected> {
-        let words: Vec<&str> = line.split_ascii_whitespace().take(6).collect();
-        let &[at, device, start, sectors, kind] = words.as_slice() else {
+    fn line<'a>(&mut self, line: &'a [u8]) -> Result<Line<'a>, Expected> {
+        let mut words = words(line);
+        let columns: [Option<&[u8]>; 6] = std::array::from_fn(|_| words.next());
+        let [
+            Some(at),
+            Some(device),
+            Some(start),
+            Some(sectors),
+            Some(kind),
+            None,
+        ] = columns
+        else {
             return expected("5 numbers: time in ns, device, first sector, sectors, 0 or 1");
         };
         let op = match kind {
-            "0" => Op::Write,
-            "1" => Op::Read,
+            b"0" => Op::Write,
+            b"1" => Op::Read,
             _ => return expected("0 for a write or 1 for a read in column 5"),
         };
         Ok(Line::Event(Event {
@@ -122,10 +134,10 @@ impl Blkparse {
 }
 
 impl Parser for Blkparse {
-    fn line<'a>(&mut self, line: &'a str) -> Result<Line<'a>, Expected> {
-        let mut words = line.split_ascii_whitespace();
+    fn line<'a>(&mut self, line: &'a [u8]) -> Result<Line<'a>, Expected> {
+        let mut words = words(line);
         let first = words.next().unwrap_or_default();
-        self.ended |= first.starts_with("CPU") || first == "Total";
+        self.ended |= first.starts_with(b"CPU") || first == b"Total";
         if self.ended {
             return Ok(Line::Nothing);
         }
@@ -136,7 +148,10 @@ impl Parser for Blkparse {
             return expected("a time in seconds in column 4");
         };
         let action = words.nth(1).unwrap_or_default();
-        if !self.action.takes(action) {
+        if !self
+            .action
+            .takes(std::str::from_utf8(action).unwrap_or_default())
+        {
             return Ok(Line::Nothing);
         }
         let flags = rwbs::parse(words.next().unwrap_or_default())?;
@@ -162,13 +177,13 @@ pub(super) fn letters(head: &str) -> impl Iterator<Item = &str> {
 
 /// Parses `sector + count` at the beginning of `words`, behind the priority that newer versions of
 /// blkparse print. Both are 0 where the kernel leaves them out, as for a flush.
-fn place<'a>(words: impl Iterator<Item = &'a str>) -> Result<(u64, u64), Expected> {
-    let mut words = words.take_while(|word| !word.starts_with('['));
-    let words: [Option<&str>; 4] = std::array::from_fn(|_| words.next());
+fn place<'a>(words: impl Iterator<Item = &'a [u8]>) -> Result<(u64, u64), Expected> {
+    let mut words = words.take_while(|word| !word.starts_with(b"["));
+    let words: [Option<&[u8]>; 4] = std::array::from_fn(|_| words.next());
     let (start, sectors) = match words {
         [None, ..] => return Ok((0, 0)),
-        [Some(priority), None, ..] if priority.parse::<u64>().is_err() => return Ok((0, 0)),
-        [start, Some("+"), sectors, _] | [_, start, Some("+"), sectors] => (start, sectors),
+        [Some(priority), None, ..] if decimal(priority).is_none() => return Ok((0, 0)),
+        [start, Some(b"+"), sectors, _] | [_, start, Some(b"+"), sectors] => (start, sectors),
         _ => return expected("sector + count"),
     };
     let start = number(start, "a first sector")?;
@@ -178,10 +193,10 @@ fn place<'a>(words: impl Iterator<Item = &'a str>) -> Result<(u64, u64), Expecte
 
 /// Contents of the brackets that end `text`, from the first opening bracket on, since a process may
 /// have brackets in its name; empty without brackets.
-fn bracketed(text: &str) -> &str {
-    let inner = text.trim_end().strip_suffix(']');
-    let inner = inner.and_then(|l| l.split_once('['));
-    inner.map_or("", |(_, name)| name)
+fn bracketed(text: &[u8]) -> &[u8] {
+    let inner = text.strip_suffix(b"]");
+    let inner = inner.and_then(|inner| divided(inner, b'['));
+    inner.map_or(b"", |(_, name)| name)
 }
 
 /// Parser of the kernel's text of `block_rq_issue`: `process-pid [cpu] flags seconds:
@@ -191,31 +206,33 @@ fn bracketed(text: &str) -> &str {
 pub(super) struct Ftrace;
 
 /// Mark of the lines that are parsed.
-const ISSUE: &str = ": block_rq_issue: ";
+const ISSUE: &[u8] = b": block_rq_issue: ";
 
 impl Parser for Ftrace {
-    fn line<'a>(&mut self, line: &'a str) -> Result<Line<'a>, Expected> {
-        if line.starts_with("CPU:") && line.contains("LOST") {
+    fn line<'a>(&mut self, line: &'a [u8]) -> Result<Line<'a>, Expected> {
+        if line.starts_with(b"CPU:") && memmem::find(line, b"LOST").is_some() {
             return Ok(Line::Lost);
         }
-        let Some((before, after)) = line.split_once(ISSUE) else {
+        let Some(mark) = memmem::find(line, ISSUE) else {
             return Ok(Line::Nothing);
         };
-        let stamp = before.split_ascii_whitespace().next_back();
+        let (before, after) = (&line[..mark], &line[mark + ISSUE.len()..]);
+        let stamp = words(before).next_back();
         let Some(at) = stamp.and_then(rwbs::seconds) else {
             return expected("a time in seconds before block_rq_issue");
         };
-        let mut words = after.split_ascii_whitespace();
-        let Some(device) = words.next().and_then(rwbs::device) else {
+        let mut request = words(after);
+        let Some(device) = request.next().and_then(rwbs::device) else {
             return expected("a device major,minor after block_rq_issue");
         };
-        let flags = rwbs::parse(words.next().unwrap_or_default())?;
+        let flags = rwbs::parse(request.next().unwrap_or_default())?;
         // The command is empty except for passed-through requests, whose hexadecimal bytes stand in
         // the same parentheses.
-        let Some((_, rest)) = after.split_once(") ") else {
+        let Some(end) = memmem::find(after, b") ") else {
             return expected("a command in parentheses");
         };
-        let (start, sectors) = place(rest.split_ascii_whitespace())?;
+        let rest = &after[end + 2..];
+        let (start, sectors) = place(words(rest))?;
         let name = bracketed(rest);
         let with = |event| Event {
             at,

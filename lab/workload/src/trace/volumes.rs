@@ -3,6 +3,7 @@
 //!
 //! The volume is the device of a request, and its number is the name of the origin.
 
+use super::bytes::{columns, trimmed};
 use super::event::{Event, Kind, Line, Parser, number};
 use super::rwbs;
 use crate::request::Op;
@@ -15,8 +16,8 @@ use units::SECTOR;
 pub(super) struct Alibaba;
 
 impl Parser for Alibaba {
-    fn line<'a>(&mut self, line: &'a str) -> Result<Line<'a>, Expected> {
-        if line.starts_with("device_id,") {
+    fn line<'a>(&mut self, line: &'a [u8]) -> Result<Line<'a>, Expected> {
+        if line.starts_with(b"device_id,") {
             return Ok(Line::Nothing);
         }
         let Some(([device, kind, offset, length, at], None)) = columns(line) else {
@@ -33,7 +34,7 @@ impl Parser for Alibaba {
         Ok(Line::Event(Event {
             at,
             device: number(Some(device), "a device number in column 1")?,
-            name: device.trim(),
+            name: trimmed(device),
             ..event
         }))
     }
@@ -45,8 +46,8 @@ impl Parser for Alibaba {
 pub(super) struct Tencent;
 
 impl Parser for Tencent {
-    fn line<'a>(&mut self, line: &'a str) -> Result<Line<'a>, Expected> {
-        let heading = "timestamp,offset,";
+    fn line<'a>(&mut self, line: &'a [u8]) -> Result<Line<'a>, Expected> {
+        let heading = b"timestamp,offset,";
         let begins = line.get(..heading.len());
         if begins.is_some_and(|begins| begins.eq_ignore_ascii_case(heading)) {
             return Ok(Line::Nothing);
@@ -60,9 +61,9 @@ impl Parser for Tencent {
         };
         let start = number(Some(start), "a first sector in column 2")?;
         let sectors = number(Some(sectors), "a number of sectors in column 3")?;
-        let op = match kind.trim() {
-            "0" => Op::Read,
-            "1" => Op::Write,
+        let op = match trimmed(kind) {
+            b"0" => Op::Read,
+            b"1" => Op::Write,
             _ => return expected("0 for a read or 1 for a write in column 4"),
         };
         Ok(Line::Event(Event {
@@ -70,7 +71,7 @@ impl Parser for Tencent {
             start,
             sectors,
             device: number(Some(volume), "a volume number in column 5")?,
-            name: volume.trim(),
+            name: trimmed(volume),
             ..Event::new(Kind::Data(op))
         }))
     }
@@ -83,7 +84,7 @@ impl Parser for Tencent {
 pub(super) struct Spc;
 
 impl Parser for Spc {
-    fn line<'a>(&mut self, line: &'a str) -> Result<Line<'a>, Expected> {
+    fn line<'a>(&mut self, line: &'a [u8]) -> Result<Line<'a>, Expected> {
         let Some(([unit, start, size, kind, at], _)) = columns(line) else {
             return expected("5 columns unit,address,size,opcode,timestamp");
         };
@@ -91,7 +92,7 @@ impl Parser for Spc {
         let start = number(Some(start), "a first sector in column 2")?;
         let size = number(Some(size), "a size in bytes in column 3")?;
         let op = letter(kind, "R or W in column 4")?;
-        let Some(at) = rwbs::seconds(at.trim()) else {
+        let Some(at) = rwbs::seconds(trimmed(at)) else {
             return expected("a time in seconds in column 5");
         };
         let Some(offset) = start.checked_mul(SECTOR) else {
@@ -101,28 +102,17 @@ impl Parser for Spc {
         Ok(Line::Event(Event {
             at,
             device: unit_number,
-            name: unit.trim(),
+            name: trimmed(unit),
             ..event
         }))
     }
 }
 
-/// Splits `line` into its first `COUNT` columns and the next one, if there is one; `None` if there
-/// are fewer.
-fn columns<const COUNT: usize>(line: &str) -> Option<([&str; COUNT], Option<&str>)> {
-    let mut columns = line.split(',');
-    let mut first = [""; COUNT];
-    for column in &mut first {
-        *column = columns.next()?;
-    }
-    Some((first, columns.next()))
-}
-
 /// Parses `R` or `W`, in either case; `what` is the expectation of the error.
-fn letter(word: &str, what: &str) -> Result<Op, Expected> {
-    match word.trim() {
-        "R" | "r" => Ok(Op::Read),
-        "W" | "w" => Ok(Op::Write),
+fn letter(word: &[u8], what: &str) -> Result<Op, Expected> {
+    match trimmed(word) {
+        b"R" | b"r" => Ok(Op::Read),
+        b"W" | b"w" => Ok(Op::Write),
         _ => expected(what),
     }
 }

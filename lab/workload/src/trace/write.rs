@@ -1,11 +1,11 @@
 //! Writers of the formats that are worth converting to.
 //!
 //! Invariant: this crate's reader reads a written trace back equal, as far as the format can carry
-//! it. `csv` and `blkparse` carry all but the placement; `fio` carries whole microseconds, no
+//! it. `flb` carries everything; `csv` and `blkparse` carry all but the placement; `fio` carries whole microseconds, no
 //! forced unit access and no zone commands; `msr` carries units of 100 ns, reads and writes;
 //! `mqsim` carries reads and writes without their origins.
 
-use super::{Format, rwbs};
+use super::{Format, flb, rwbs};
 use crate::request::{Labels, METADATA, Op, Purpose, Request};
 use std::io::{self, Write};
 use units::{Extent, SECTOR};
@@ -23,7 +23,9 @@ pub struct Written {
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
     /// There is no writer for the format.
-    #[error("expected a format that can be written (csv, msr, mqsim, fio, blkparse), found {0}")]
+    #[error(
+        "expected a format that can be written (csv, msr, mqsim, fio, blkparse, flb), found {0}"
+    )]
     Format(Format),
     /// The output could not be written.
     #[error("the trace cannot be written: {0}")]
@@ -37,13 +39,17 @@ const FILE_TIME: u64 = 128_166_372_000_000_000;
 /// Writes `requests` to `out` in `format`; `labels` names their origins.
 ///
 /// # Errors
-/// If the format has no writer, or if `out` fails.
+/// If the format has no writer, if `out` fails, or if the binary form is asked of requests that are
+/// not in the order of their times.
 pub fn write(
     format: Format,
     labels: &Labels,
     requests: impl IntoIterator<Item = Request>,
     out: &mut dyn Write,
 ) -> Result<Written, WriteError> {
+    if format == Format::Flb {
+        return flb::write(labels, requests, out);
+    }
     let mut writer = Writer::new(format, labels)?;
     writer.header(out)?;
     let mut written = Written::default();
@@ -68,19 +74,15 @@ struct Writer<'a> {
 
 impl<'a> Writer<'a> {
     fn new(format: Format, labels: &'a Labels) -> Result<Self, WriteError> {
-        match format {
-            Format::Blktrace | Format::Ftrace | Format::Alibaba | Format::Tencent | Format::Spc => {
-                Err(WriteError::Format(format))
-            }
-            Format::Csv | Format::Msr | Format::Mqsim | Format::Fio | Format::Blkparse => {
-                Ok(Self {
-                    format,
-                    labels,
-                    sequence: 0,
-                    open: vec![false; Labels::MAX],
-                })
-            }
+        if !format.is_written() {
+            return Err(WriteError::Format(format));
         }
+        Ok(Self {
+            format,
+            labels,
+            sequence: 0,
+            open: vec![false; Labels::MAX],
+        })
     }
 
     fn header(&self, out: &mut dyn Write) -> io::Result<()> {

@@ -145,7 +145,7 @@ fn contents_that_are_no_trace() {
     assert_eq!(
         told(b"hello"),
         "t: expected a trace in one of the formats csv, msr, mqsim, fio, blktrace, blkparse, \
-         ftrace, alibaba, tencent, spc, found none of them in \"hello\"; if it is one of \
+         ftrace, alibaba, tencent, spc, flb, found none of them in \"hello\"; if it is one of \
          these, name its format with --format"
     );
     let long = [b"0,R,0,8,".to_vec(), vec![b'x'; 70_000]].concat();

@@ -113,10 +113,11 @@ fn random_bytes_behind_each_magic_never_panic() {
     bolero::check!()
         .with_iterations(5_000)
         .for_each(|tail: &[u8]| {
-            let magics: [&[u8]; 5] = [
+            let magics: [&[u8]; 6] = [
                 b"",
                 b"\x07tae",
                 b"eat\x07",
+                b"flblock\x01",
                 b"\x1f\x8b\x08\0",
                 b"\x28\xb5\x2f\xfd",
             ];

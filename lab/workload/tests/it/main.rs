@@ -3,6 +3,7 @@
 mod calls;
 mod errors;
 mod files;
+mod flb;
 mod foreign;
 mod fuzz;
 mod jobs;

@@ -74,7 +74,7 @@ fn kept(format: Format, request: &Request, first: Ns) -> Option<(Request, String
     let data = matches!(request.op, Op::Read | Op::Write);
     let full = labels.name(request.origin);
     let (at, fua, name) = match format {
-        Format::Csv | Format::Blkparse => (since(1), request.fua, full.to_owned()),
+        Format::Csv | Format::Blkparse | Format::Flb => (since(1), request.fua, full.to_owned()),
         Format::Fio if request.op.needs_zones() || request.op == Op::Zeroes => return None,
         Format::Fio => (since(1_000), false, full.replace(' ', "_")),
         Format::Msr if data => {
@@ -98,7 +98,7 @@ fn kept(format: Format, request: &Request, first: Ns) -> Option<(Request, String
 proptest! {
     #[test]
     fn every_writer_and_its_reader_agree(requests in requests()) {
-        for format in [Format::Csv, Format::Msr, Format::Mqsim, Format::Fio, Format::Blkparse] {
+        for format in Format::ALL.into_iter().filter(|format| format.is_written()) {
             let mut carried = requests.clone();
             carried.retain(|r| kept(format, r, Ns(0)).is_some());
             let first = carried.first().map_or(Ns(0), |r| r.at);
@@ -114,6 +114,6 @@ fn formats_without_a_writer_are_refused() {
     assert!(matches!(refused, Err(WriteError::Format(Format::Ftrace))));
     assert_eq!(
         refused.unwrap_err().to_string(),
-        "expected a format that can be written (csv, msr, mqsim, fio, blkparse), found ftrace"
+        "expected a format that can be written (csv, msr, mqsim, fio, blkparse, flb), found ftrace"
     );
 }

@@ -235,6 +235,46 @@ fn a_trace_is_a_workload_with_parameters() {
 }
 
 #[test]
+fn repeated_trace_continues_in_time_and_keeps_its_origins() {
+    let (_dir, path) = file("a.csv", "5,W,0,8,p\n9,W,64,8,q\n3,R,0,8,q\n9,N,0,0,q\n");
+    let workload = Workload::parse(&format!("{path}:repeat=3,devices=0")).unwrap();
+    let mut stream = workload.open(Bytes(64 * 512), Seed(1)).unwrap();
+    let requests: Vec<Request> = stream.by_ref().map(Result::unwrap).collect();
+    let times: Vec<u64> = requests.iter().map(|r| r.at.0).collect();
+    assert_eq!(times, [0, 2, 6, 6, 8, 12, 12, 14, 18]);
+    let origins: Vec<u16> = requests.iter().map(|r| r.origin.0).collect();
+    assert_eq!(origins, [2, 1, 2].repeat(3));
+    assert_eq!(stream.labels().names(), ["unnamed", "p", "q"]);
+    let notes = stream.notes();
+    assert_eq!((notes.clock_went_back, notes.skipped), (3, 3));
+    assert_eq!((notes.wrapped, notes.devices), (3, 1));
+    assert!(stream.next().is_none());
+    assert_eq!(run_on(&path, Bytes(64 * 512), 1), requests[..3]);
+    assert!(told(&format!("{path}:repeat=0")).contains("expected a number from 1"));
+}
+
+#[test]
+fn repeated_trace_ends_if_it_is_empty_invalid_or_too_long() {
+    let (_dir, path) = file("a.csv", "time_ns,flags,sector,sectors,process\n");
+    assert_eq!(run(&format!("{path}:repeat=100000000000")), []);
+    let read = |text: &str| {
+        let (_dir, path) = file("a.csv", text);
+        let workload = Workload::parse(&format!("{path}:repeat=100000000000")).unwrap();
+        let stream = workload.open(DRIVE, Seed(1)).unwrap();
+        let read: Vec<_> = stream.map(|r| r.map_err(|e| e.to_string())).collect();
+        let told = read.last().unwrap().clone().unwrap_err();
+        (read.len(), told)
+    };
+    let (count, told) = read("1,R,0,8,p\nx\n");
+    assert!(
+        (count, told.contains(":2: expected a time")) == (1, true),
+        "{told}"
+    );
+    let (count, told) = read("0,R,0,8,p\n18446744073709551615,R,0,8,p\n");
+    assert!(count == 4 && told.contains("584 years"), "{told}");
+}
+
+#[test]
 fn a_fio_job_runs_its_phases() {
     let (_dir, path) = file(
         "x.fio",
