@@ -207,7 +207,10 @@ fn a_trace_is_the_same_in_every_format() {
         );
     }
     let twice = bench.json(&format!("{line} small.flb.zst:repeat=2"), SCHEMA);
-    assert_eq!(twice["ops"].as_u64(), csv["ops"].as_u64().map(|ops| 2 * ops));
+    assert_eq!(
+        twice["ops"].as_u64(),
+        csv["ops"].as_u64().map(|ops| 2 * ops)
+    );
     let head = bench.json("trace head small.csv -n 3", "flashloom.trace-head/1");
     assert_eq!(head["requests"].as_array().map(Vec::len), Some(3));
     assert_eq!(head["requests"][1]["op"], "read");

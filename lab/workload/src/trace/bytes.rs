@@ -3,117 +3,28 @@
 //! Invariant: nothing is allocated; a result is the same as that of the line as text, with bytes
 //! that are no UTF-8 replaced.
 
-use input::{Expected, expected};
-
 /// Parses `word` as a decimal number, between white space and with a sign if need be.
 #[inline]
 pub(super) fn decimal(word: &[u8]) -> Option<u64> {
-    match leading(word) {
-        (number, length @ 1..=DIGITS) if word.len() == length => Some(number),
-        _ => unusual(word),
-    }
+    digits(word).or_else(|| unusual(word))
 }
 
-/// Digits that every number below 2^64 may have.
-const DIGITS: usize = 19;
-
-/// The number of the digits that begin `text`, and how many there are. The number is right if they
-/// are at most [`DIGITS`].
+/// Parses `word` as a number of 1 to 19 digits and nothing else.
 #[inline]
-fn leading(text: &[u8]) -> (u64, usize) {
-    const POWERS: [u64; 9] = [
-        1,
-        10,
-        100,
-        1_000,
-        10_000,
-        100_000,
-        1_000_000,
-        10_000_000,
-        100_000_000,
-    ];
-    let (mut number, mut length) = (0_u64, 0);
-    while let Some(word) = text[length..].first_chunk() {
-        // Digits become 0 to 9, and the first byte that is none gets its highest bit set.
-        let digits = u64::from_le_bytes(*word) ^ 0x3030_3030_3030_3030;
-        let others = (digits.wrapping_add(0x7676_7676_7676_7676) | digits) & 0x8080_8080_8080_8080;
-        let count = others.trailing_zeros() as usize / 8;
-        let digits = digits.checked_shl(64 - 8 * count as u32).unwrap_or(0);
-        number = number
-            .wrapping_mul(POWERS[count])
-            .wrapping_add(eight_digits(digits));
-        length += count;
-        if count < 8 {
-            return (number, length);
-        }
+pub(super) fn digits(word: &[u8]) -> Option<u64> {
+    // Numbers of 19 digits are below 2^64.
+    if word.is_empty() || word.len() > 19 {
+        return None;
     }
-    for byte in &text[length..] {
+    let mut number = 0_u64;
+    for byte in word {
         let digit = byte.wrapping_sub(b'0');
         if digit > 9 {
-            break;
+            return None;
         }
-        number = number.wrapping_mul(10).wrapping_add(digit.into());
-        length += 1;
+        number = number * 10 + u64::from(digit);
     }
-    (number, length)
-}
-
-/// The number of eight digits, one a byte, the first in the lowest byte.
-#[inline]
-const fn eight_digits(digits: u64) -> u64 {
-    const PAIR: u64 = 0x0000_00ff_0000_00ff;
-    let pairs = digits.wrapping_mul(10).wrapping_add(digits >> 8);
-    let high = (pairs & PAIR).wrapping_mul(100 + (1_000_000 << 32));
-    let low = (pairs >> 16 & PAIR).wrapping_mul(1 + (10_000 << 32));
-    high.wrapping_add(low) >> 32
-}
-
-/// Columns of a line with commas between them, taken one by one.
-pub(super) struct Columns<'a>(Option<&'a [u8]>);
-
-impl<'a> Columns<'a> {
-    pub(super) const fn of(line: &'a [u8]) -> Self {
-        Self(Some(line))
-    }
-
-    /// The next column; `None` behind the last one.
-    #[inline]
-    pub(super) fn next(&mut self) -> Option<&'a [u8]> {
-        let rest = self.0?;
-        let (column, rest) = match divided(rest, b',') {
-            Some((column, rest)) => (column, Some(rest)),
-            None => (rest, None),
-        };
-        self.0 = rest;
-        Some(column)
-    }
-
-    /// The next column as a number; `what` is the expectation of the error.
-    #[inline]
-    pub(super) fn number(&mut self, what: &str) -> Result<u64, Expected> {
-        let rest = self.0.unwrap_or_default();
-        let (number, length) = leading(rest);
-        if (1..=DIGITS).contains(&length) && rest.get(length) == Some(&b',') {
-            self.0 = Some(&rest[length + 1..]);
-            return Ok(number);
-        }
-        match self.next().and_then(decimal) {
-            Some(number) => Ok(number),
-            None => expected(what),
-        }
-    }
-
-    /// Columns from here to the end of the line.
-    #[inline]
-    pub(super) const fn rest(self) -> Option<&'a [u8]> {
-        self.0
-    }
-}
-
-/// Commas in `line`.
-#[inline]
-pub(super) fn commas(line: &[u8]) -> usize {
-    line.iter().filter(|byte| **byte == b',').count()
+    Some(number)
 }
 
 #[cold]
@@ -151,10 +62,21 @@ fn trimmed_text(text: &[u8]) -> &[u8] {
     &text[..text.len() - end]
 }
 
-/// Words of `line`, divided by white space of ASCII.
-pub(super) fn words(line: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
-    line.split(u8::is_ascii_whitespace)
-        .filter(|word| !word.is_empty())
+/// Words of a line, divided by white space of ASCII.
+pub(super) struct Words<'a>(pub(super) &'a [u8]);
+
+impl<'a> Iterator for Words<'a> {
+    type Item = &'a [u8];
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let begin = self.0.iter().position(|byte| !byte.is_ascii_whitespace())?;
+        let rest = &self.0[begin..];
+        let end = rest.iter().position(u8::is_ascii_whitespace);
+        let (word, rest) = rest.split_at(end.unwrap_or(rest.len()));
+        self.0 = rest;
+        Some(word)
+    }
 }
 
 /// Divides `text` at the first `separator`, which belongs to neither part.
@@ -211,15 +133,18 @@ mod tests {
             "000000000000000000000000012",
             "123456789012345678901234567890",
         ] {
-            let number = word.trim().parse().ok();
-            assert_eq!(decimal(word.as_bytes()), number, "{word}");
-            let line = format!("{word},x");
-            let mut columns = Columns::of(line.as_bytes());
-            assert_eq!(columns.number("one").ok(), number, "{word}");
-            assert_eq!(columns.next(), Some(&b"x"[..]));
-            assert_eq!(columns.next(), None);
+            assert_eq!(decimal(word.as_bytes()), word.trim().parse().ok(), "{word}");
         }
         assert_eq!(decimal(b"5\xff"), None);
+    }
+
+    #[test]
+    fn words_are_those_of_text() {
+        for text in ["", " ", "a", " a  bc\td\r ", "\x0ca\u{a0}b\x0bc"] {
+            let words = Words(text.as_bytes());
+            let expected = text.split_ascii_whitespace().map(str::as_bytes);
+            assert!(words.eq(expected), "{text:?}");
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! job began, which is what fio writes (`utime_since_now`). Each file counts as a device, numbered
 //! by first appearance, and is the origin of its requests.
 
-use super::bytes::words;
+use super::bytes::Words;
 use super::event::{Event, Kind, Line, Parser, number};
 use crate::request::Op;
 use input::{Expected, expected};
@@ -29,7 +29,7 @@ impl Parser for Fio {
     fn line<'a>(&mut self, line: &'a [u8]) -> Result<Line<'a>, Expected> {
         match self.version {
             None => self.header(line),
-            Some(2) => self.action(self.clock, words(line)),
+            Some(2) => self.action(self.clock, Words(line)),
             Some(_) => self.stamped(line),
         }
     }
@@ -46,7 +46,7 @@ impl Fio {
     }
 
     fn stamped<'a>(&mut self, line: &'a [u8]) -> Result<Line<'a>, Expected> {
-        let mut words = words(line);
+        let mut words = Words(line);
         let at = microseconds(words.next(), "a time in microseconds in column 1")?;
         self.action(at, words)
     }

@@ -1,6 +1,6 @@
 //! Traces: recorded files of block requests, read as a stream.
 //!
-//! Invariants: a reader holds one line or record at a time and a bounded number of requests,
+//! Invariants: a reader holds one line, record or block at a time and a bounded number of requests,
 //! whatever the file contains; times of the requests start at 0 and never go back. Requests that
 //! are slightly out of order are sorted by time and counted in [`Notes`]: blktrace merges per-CPU
 //! buffers no better, and some traces are written when requests complete. Requests further out of

@@ -4,11 +4,10 @@
 //! flush before the request, one to three letters for the operation, then one
 //! letter for each further flag, of which `F` is force unit access.
 
-use super::bytes::{decimal, divided};
+use super::bytes::{digits, divided};
 use super::event::{Event, Kind};
 use crate::request::Op;
 use input::{Expected, expected};
-use std::str::FromStr;
 
 /// Meaning of a word of flags, as it stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,12 +111,13 @@ impl Flags {
 /// Parses a device such as `8,0` into one number.
 pub(super) fn device(word: &[u8]) -> Option<u64> {
     let (major, minor) = divided(word, b',')?;
-    Some(device_number(whole(major)?, whole(minor)?))
+    let number = |word| u32::try_from(whole(word)?).ok();
+    Some(device_number(number(major)?, number(minor)?))
 }
 
 /// Parses a whole number without white space around it.
-fn whole<T: FromStr>(word: &[u8]) -> Option<T> {
-    std::str::from_utf8(word).ok()?.parse().ok()
+fn whole(word: &[u8]) -> Option<u64> {
+    digits(word).or_else(|| std::str::from_utf8(word).ok()?.parse().ok())
 }
 
 /// Packs a device into one number: the major number above the 20 bits of the minor, as the kernel
@@ -134,9 +134,9 @@ pub(super) fn seconds(word: &[u8]) -> Option<u64> {
     }
     let decimals = match fraction {
         [] => 0,
-        digits => decimal(digits)? * 10_u64.pow(9 - digits.len() as u32),
+        _ => digits(fraction)? * 10_u64.pow(9 - fraction.len() as u32),
     };
-    whole::<u64>(seconds)?
+    whole(seconds)?
         .checked_mul(1_000_000_000)?
         .checked_add(decimals)
 }

@@ -5,7 +5,7 @@
 //! action of a trace.
 
 use super::Action;
-use super::bytes::{Columns, commas, decimal, divided, trimmed, words};
+use super::bytes::{Words, columns, decimal, divided, trimmed};
 use super::event::{Event, Kind, Line, Parser, number};
 use super::rwbs;
 use crate::request::Op;
@@ -22,15 +22,15 @@ impl Parser for Csv {
         if line.starts_with(b"time_ns,") {
             return Ok(Line::Nothing);
         }
-        let mut columns = Columns::of(line);
-        let at = columns.number("a time in nanoseconds in column 1")?;
+        let mut columns = line.splitn(5, |byte| *byte == b',');
+        let at = number(columns.next(), "a time in nanoseconds in column 1")?;
         let Some(flags) = columns.next() else {
             return expected("5 columns time_ns,flags,sector,sectors,process");
         };
         let flags = rwbs::parse(trimmed(flags))?;
-        let start = columns.number("a first sector in column 3")?;
-        let sectors = columns.number("a number of sectors in column 4")?;
-        let Some(name) = columns.rest() else {
+        let start = number(columns.next(), "a first sector in column 3")?;
+        let sectors = number(columns.next(), "a number of sectors in column 4")?;
+        let Some(name) = columns.next() else {
             return expected("a process in column 5");
         };
         let at_and_name = |event| Event { at, name, ..event };
@@ -50,21 +50,19 @@ impl Parser for Msr {
         if line.starts_with(b"Timestamp,") {
             return Ok(Line::Nothing);
         }
-        if commas(line) != 6 {
+        let Some(([at, name, disk, kind, offset, size, _response], None)) = columns(line) else {
             return expected(
                 "7 columns Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime",
             );
-        }
-        let mut columns = Columns::of(line);
-        let at = columns.number("a file time in column 1")?;
+        };
+        let at = number(Some(at), "a file time in column 1")?;
         let Some(at) = at.checked_mul(100) else {
             return expected("a file time below the year 2185 in column 1");
         };
-        let name = columns.next().unwrap_or_default();
-        let device = columns.number("a disk number in column 3")?;
-        let op = msr_operation(columns.next().unwrap_or_default())?;
-        let offset = columns.number("an offset in bytes in column 5")?;
-        let size = columns.number("a size in bytes in column 6")?;
+        let device = number(Some(disk), "a disk number in column 3")?;
+        let op = msr_operation(kind)?;
+        let offset = number(Some(offset), "an offset in bytes in column 5")?;
+        let size = number(Some(size), "a size in bytes in column 6")?;
         let event = Event::bytes(op, offset, size)?;
         Ok(Line::Event(Event {
             at,
@@ -89,7 +87,7 @@ pub(super) struct Mqsim;
 
 impl Parser for Mqsim {
     fn line<'a>(&mut self, line: &'a [u8]) -> Result<Line<'a>, Expected> {
-        let mut words = words(line);
+        let mut words = Words(line);
         let columns: [Option<&[u8]>; 6] = std::array::from_fn(|_| words.next());
         let [
             Some(at),
@@ -135,7 +133,7 @@ impl Blkparse {
 
 impl Parser for Blkparse {
     fn line<'a>(&mut self, line: &'a [u8]) -> Result<Line<'a>, Expected> {
-        let mut words = words(line);
+        let mut words = Words(line);
         let first = words.next().unwrap_or_default();
         self.ended |= first.starts_with(b"CPU") || first == b"Total";
         if self.ended {
@@ -217,11 +215,11 @@ impl Parser for Ftrace {
             return Ok(Line::Nothing);
         };
         let (before, after) = (&line[..mark], &line[mark + ISSUE.len()..]);
-        let stamp = words(before).next_back();
-        let Some(at) = stamp.and_then(rwbs::seconds) else {
+        let mut stamp = before.trim_ascii_end().rsplit(u8::is_ascii_whitespace);
+        let Some(at) = stamp.next().and_then(rwbs::seconds) else {
             return expected("a time in seconds before block_rq_issue");
         };
-        let mut request = words(after);
+        let mut request = Words(after);
         let Some(device) = request.next().and_then(rwbs::device) else {
             return expected("a device major,minor after block_rq_issue");
         };
@@ -232,7 +230,7 @@ impl Parser for Ftrace {
             return expected("a command in parentheses");
         };
         let rest = &after[end + 2..];
-        let (start, sectors) = place(words(rest))?;
+        let (start, sectors) = place(Words(rest))?;
         let name = bracketed(rest);
         let with = |event| Event {
             at,

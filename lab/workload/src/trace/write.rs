@@ -39,8 +39,8 @@ const FILE_TIME: u64 = 128_166_372_000_000_000;
 /// Writes `requests` to `out` in `format`; `labels` names their origins.
 ///
 /// # Errors
-/// If the format has no writer, if `out` fails, or if the binary form is asked of requests that are
-/// not in the order of their times.
+/// If the format has no writer, if `out` fails, or, in the binary form, if the requests are not in
+/// the order of their times.
 pub fn write(
     format: Format,
     labels: &Labels,

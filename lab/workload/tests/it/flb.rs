@@ -4,11 +4,12 @@ use super::load;
 use bolero::TypeGenerator;
 use input::blocks::{BlockWriter, zigzag};
 use proptest::prelude::*;
+use sim::Seed;
 use units::{Bytes, Extent, Ns, Origin, Placement};
 use workload::trace::{
     Devices, Format, Loaded, MAGIC, MAX_ADDRESS, Options, Trace, WriteError, Written, write,
 };
-use workload::{Labels, Op, Purpose, Request};
+use workload::{Labels, Op, Purpose, Request, Workload};
 
 fn flb(labels: &Labels, requests: &[Request]) -> Vec<u8> {
     let mut file = Vec::new();
@@ -126,6 +127,29 @@ fn compressed_binary_trace_is_detected() {
     let reader = std::io::Cursor::new(file);
     let trace = Trace::from_reader("t", reader, None, Options::default()).unwrap();
     assert_eq!((trace.format(), trace.count()), (Format::Flb, 1));
+}
+
+#[test]
+fn repeated_binary_trace_keeps_its_labels() {
+    let placed = Request {
+        placement: Placement(9),
+        origin: Origin(255),
+        ..request(5, Op::Write, 8, 8)
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t.flb");
+    let requests = [request(0, Op::Read, 0, 8), placed];
+    std::fs::write(&path, flb(&labels(true), &requests)).unwrap();
+    let text = format!("{}:repeat=2,placement=own", path.display());
+    let workload = Workload::parse(&text).unwrap();
+    let mut stream = workload.open(Bytes(1 << 20), Seed(1)).unwrap();
+    let read: Vec<Request> = stream.by_ref().map(Result::unwrap).collect();
+    let later = requests.map(|r| Request {
+        at: r.at + Ns(5),
+        ..r
+    });
+    assert_eq!(read, [requests, later].concat());
+    assert_eq!(*stream.labels(), labels(true));
 }
 
 #[test]
