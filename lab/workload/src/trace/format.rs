@@ -66,6 +66,15 @@ impl Format {
         Self::ALL.map(Self::name).join(", ")
     }
 
+    /// Whether [`write`](super::write) can produce this format.
+    #[must_use]
+    pub const fn is_written(self) -> bool {
+        matches!(
+            self,
+            Self::Csv | Self::Msr | Self::Mqsim | Self::Fio | Self::Blkparse
+        )
+    }
+
     /// Whether traces of this format hold many volumes, each with addresses of its own.
     #[must_use]
     pub const fn has_volumes(self) -> bool {

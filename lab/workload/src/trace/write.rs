@@ -68,19 +68,15 @@ struct Writer<'a> {
 
 impl<'a> Writer<'a> {
     fn new(format: Format, labels: &'a Labels) -> Result<Self, WriteError> {
-        match format {
-            Format::Blktrace | Format::Ftrace | Format::Alibaba | Format::Tencent | Format::Spc => {
-                Err(WriteError::Format(format))
-            }
-            Format::Csv | Format::Msr | Format::Mqsim | Format::Fio | Format::Blkparse => {
-                Ok(Self {
-                    format,
-                    labels,
-                    sequence: 0,
-                    open: vec![false; Labels::MAX],
-                })
-            }
+        if !format.is_written() {
+            return Err(WriteError::Format(format));
         }
+        Ok(Self {
+            format,
+            labels,
+            sequence: 0,
+            open: vec![false; Labels::MAX],
+        })
     }
 
     fn header(&self, out: &mut dyn Write) -> io::Result<()> {
