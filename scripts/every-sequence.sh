@@ -21,10 +21,11 @@ parts=100
 flashloom=${FLASHLOOM:-target/release/flashloom}
 
 mkdir -p "$out"
-for stack in "${stacks[@]}"; do
-    # Drives of zones keep the size that `crash` gives them: some zones hold metadata alone.
-    case $stack in *@zns) size=() ;; *) size=(--size 64MiB) ;; esac
-    for part in $(seq 1 $parts); do
+# Part by part, so that an interrupted run has tried as much on each file system.
+for part in $(seq 1 $parts); do
+    for stack in "${stacks[@]}"; do
+        # Drives of zones keep the size that `crash` gives them: some zones hold metadata alone.
+        case $stack in *@zns) size=() ;; *) size=(--size 64MiB) ;; esac
         document="$out/$stack-$seq-$part.json"
         [ -s "$document" ] && continue
         status=0

@@ -63,9 +63,15 @@ impl Core {
             // Some slots were dead: wait for more.
             state.put_back(frontier, &slots);
         }
+        let group = state.frontiers[frontier].group as usize;
+        // The collector counted dead copies as lines that come; it has to look again.
+        let starved = !enough && !dead.is_empty() && state.stalled[group] > 0;
         drop(state);
         if !dead.is_empty() {
             self.progress.notify(&self.sim);
+        }
+        if starved {
+            self.collect[group].notify(&self.sim);
         }
         if enough && !slots.is_empty() {
             self.issue(frontier, slots, None);

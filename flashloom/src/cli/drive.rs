@@ -97,6 +97,9 @@ pub(crate) struct Create {
 
 impl Create {
     fn run(&self) -> Answer {
+        if self.path.is_dir() {
+            return Err(Failure::at(&self.path, "a directory; expected a file"));
+        }
         if self.path.exists() && !self.force {
             return Err(Failure::at(
                 &self.path,

@@ -231,7 +231,8 @@ impl Learn {
 /// Loads the recording at `path`.
 fn load(path: &Path) -> Result<LoadedFiles, Failure> {
     let asked = Asked::new(&path.to_string_lossy())?;
-    Ok(FileTrace::open(&asked.text)?.load()?)
+    let trace = FileTrace::open(&asked.text).and_then(FileTrace::load);
+    trace.map_err(|error| Failure::new(asked.named(&error.to_string())))
 }
 
 fn unready() -> String {

@@ -38,6 +38,9 @@ pub(crate) struct Man {
 impl Man {
     pub(crate) fn run(&self) -> Answer {
         let at = |error: std::io::Error| Failure::at(&self.dir, &error);
+        if self.dir.exists() && !self.dir.is_dir() {
+            return Err(Failure::at(&self.dir, "a file; expected a directory"));
+        }
         fs::create_dir_all(&self.dir).map_err(at)?;
         clap_mangen::generate_to(super::declared(), &self.dir).map_err(at)?;
         let dir = self.dir.display();

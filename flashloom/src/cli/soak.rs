@@ -113,6 +113,8 @@ struct Covered {
     next: u64,
     cases: u64,
     points: u64,
+    /// Recoveries that ran; the other cuts left the state of one shortly before.
+    recovered: u64,
     recoveries_cut: u64,
     outside: u64,
     lost: u64,
@@ -333,6 +335,7 @@ impl Soak {
 impl Covered {
     fn count(&mut self, case: &Case, found: &Exploration) {
         self.points += found.points;
+        self.recovered += found.recovered;
         self.recoveries_cut += found.recoveries;
         self.outside += found.outside;
         self.lost += found.lost;

@@ -364,13 +364,22 @@ enum To {
 }
 
 impl FromStr for To {
-    type Err = <Format as FromStr>::Err;
+    type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        text.parse().map_or_else(
-            |_| text.parse().map(Self::Blocks),
-            |form| Ok(Self::Calls(form)),
-        )
+        if let Ok(form) = text.parse() {
+            return Ok(Self::Calls(form));
+        }
+        let format = text
+            .parse()
+            .ok()
+            .filter(|format: &Format| format.is_written());
+        format.map(Self::Blocks).ok_or_else(|| {
+            let formats = Format::ALL.into_iter().filter(|format| format.is_written());
+            let names: Vec<_> = formats.map(Format::name).collect();
+            let names = names.join(", ");
+            format!("expected an output format ({names}, flt or flt-text)")
+        })
     }
 }
 

@@ -112,7 +112,10 @@ fn a_trace_of_calls_is_not_taken_for_one_of_blocks() {
             "trace convert b.csv --to flt o",
             "the trace holds no file calls",
         ),
-        ("trace convert b.csv --to what o", "expected"),
+        (
+            "trace convert b.csv --to spc o",
+            "expected an output format (csv, msr, mqsim, fio, blkparse, flb, flt or flt-text)",
+        ),
     ] {
         let said = bench.run(line);
         assert_eq!(said.code, Some(2), "{line}: {}", said.err);

@@ -51,6 +51,7 @@ fn a_failed_import_leaves_the_drive_as_it_was() {
     bench.refuses("drive import d.flash large.img", &["large.img", "64 MiB"]);
     bench.refuses("drive import d.flash none.img", &["none.img"]);
     bench.refuses("drive import d.flash .", &[]);
+    bench.refuses("drive create .", &[".: a directory; expected a file"]);
     bench.refuses(
         "drive export d.flash d.flash",
         &["d.flash", "also an input"],
@@ -71,6 +72,7 @@ fn a_failed_import_leaves_the_drive_as_it_was() {
         "learn sqlite -o out",
         &["out: expected a file, found a device"],
     );
+    bench.refuses("learn postgres-ext4 -o r.toml", &["postgres-ext4: "]);
     let faulty = "preset = \"block\"\ncapacity = \"64MiB\"\n[faults]\nprogram_failures = 1000000\n";
     bench.write("faulty.toml", faulty);
     bench.done("drive create f.flash --preset faulty.toml");

@@ -67,38 +67,41 @@ fn not_steady(run: &Run) -> Option<String> {
         return None;
     }
     let capacity = run.drive.capacity_bytes;
-    let window = format!(
-        "{} in writes (the drive's capacity)",
-        human::bytes(capacity as f64)
-    );
-    let found = match run.windows {
-        0 => format!("too short to tell (*): no window of {window} completed"),
-        1 => format!(
-            "too short to tell (*): only one window of {window} completed, and a steady run has \
-             two that agree"
+    let window = format!("{} (the drive's capacity)", human::bytes(capacity as f64));
+    let (label, found) = match run.windows {
+        0 => (
+            "too short to tell",
+            format!("The run wrote less than one window of {window}."),
         ),
-        _ => format!(
-            "not steady (*): the write amplification changed by more than 2 % between the last two \
-             windows of {window}, or one of them erased nothing"
+        1 => (
+            "too short to tell",
+            format!("The run wrote only one window of {window}, and two have to agree."),
+        ),
+        _ => (
+            "not steady",
+            format!(
+                "WAF changed by more than 2 % between the last two windows of {window}, or one of \
+                 them erased nothing."
+            ),
         ),
     };
     let instead = match run.app {
         // Twice the windows of this run, so that the advice is never met already.
         Some(_) => format!(
-            "run a workload that writes {} to the drive, or use a smaller drive (--size)",
+            "Run a workload that writes {} to the drive, or use a smaller drive (--size).",
             human::bytes((CAPACITIES.max(2 * run.windows) * capacity) as f64)
         ),
         None if run.windows >= MOST_WINDOWS.into() => {
             format!(
-                "after {} windows, the workload may have no steady state; compare runs that write \
-                 the same",
+                "After {} windows, the workload may have no steady state; compare runs that write \
+                 the same.",
                 run.windows
             )
         }
-        None => "repeat the run with --until steady".to_owned(),
+        None => "Repeat the run with --until steady.".to_owned(),
     };
     Some(format!(
-        "{found}, so that WAF, data moved by GC, life and tail latency are not final; {instead}"
+        "{label} (*): WAF, data moved by GC, life and tail latency are not final. {found} {instead}"
     ))
 }
 

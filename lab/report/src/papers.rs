@@ -22,13 +22,13 @@ const COLUMNS: usize = 11;
 pub const RULE: &str = "A claimed ratio held if the measured ratio differs from it by at most a \
     third and has between half and twice its effect (its logarithm), in the same direction: \
     a claim of 1.31 held if 1.145 to 1.716 is measured. A claim of similarity held within a tenth, \
-    an absolute value within a third, and a trend on its side of the bound. If the experiment \
+    an absolute value within a third, and a trend within its bound. If the experiment \
     differs from the paper's by more than a factor of two in a number that the figure declares, \
     the claim is of another regime: it neither held nor was missed, and counts as measured. \
     Headline counts cover the primary set-up of each figure, as its plan declares it; \
     secondary set-ups, and claims that do not test the paper's systems, are counted separately. \
-    Median factor is the median factor between measured and published number in primary set-ups: \
-    ×1.50 is 50 % more, or a third less.";
+    Median factor is the median, over primary set-ups, of the measured number over the published \
+    one, or of the inverse where that is larger: ×1.50 is 50 % more, or a third less.";
 
 /// The program that made a report, and the effort that it took.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -21,7 +21,7 @@ fn told(windows: u64, app: Option<App>) -> String {
 #[test]
 fn run_without_two_windows_is_too_short_to_tell() {
     for (windows, count) in [
-        (0, "no window of 1.00 GiB"),
+        (0, "less than one window of 1.00 GiB"),
         (1, "only one window of 1.00 GiB"),
     ] {
         let told = told(windows, Some(App::default()));
@@ -42,7 +42,7 @@ fn advice_to_an_unsteady_run_exceeds_its_own_writes() {
 /// Fails if a run that --until steady gave up is told to repeat with it.
 #[test]
 fn run_at_the_bound_of_windows_is_not_told_to_repeat() {
-    assert!(told(2, None).ends_with("repeat the run with --until steady"));
+    assert!(told(2, None).ends_with("Repeat the run with --until steady."));
     let given_up = told(u64::from(caution::MOST_WINDOWS), None);
     assert!(!given_up.contains("--until"), "{given_up}");
 }

@@ -52,6 +52,19 @@ fn random_block_writes_are_remapped_without_counting_the_preconditioning() {
 }
 
 #[test]
+fn aged_drive_is_not_read_only_when_copies_are_overwritten() {
+    let short = [9, 35, 41, 48, 56].map(|seed| (seed, "randwrite:ops=20"));
+    for (seed, text) in short
+        .into_iter()
+        .chain([(1_044_633, "randwrite:ops=8000,flush=20")])
+    {
+        let mut plan = plan("raw+remap@block", 32, Precondition::Aged, text);
+        plan.seed = seed;
+        assert!(done(&plan).errors.is_empty(), "seed {seed}");
+    }
+}
+
+#[test]
 fn a_lean_layer_pages_its_tables_and_a_tree_takes_more_memory() {
     let text = "randwrite:ops=4000,bs=4k,depth=16";
     let lean = done(&on("raw+remap-lean@block", Precondition::Full, text));
