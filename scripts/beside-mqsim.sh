@@ -12,12 +12,12 @@
 # Needs bash, awk, sed, GNU time, and to build: cargo, make, g++ and (to clone) git.
 #
 # Requests of the generated cases are those that MQSim completes in 10 s of virtual time. A trace is
-# shorter than the start of either program, so it is run several times: MQSim repeats it by itself
-# (its delays mean nothing after the first pass, but its processor time does), and Flashloom gets a
-# trace with that many passes at later times. The time for a single request of a case is shown as
-# the start-up, and subtracted in the second pair of columns. A full drive takes Flashloom seconds
-# to start, so there a trace is run another ten times as often; a time is not shown if less than a
-# fifth of the start-up remains of it.
+# shorter than the start of either program, so both repeat it, to a million requests (in MQSim the
+# delays mean nothing after the first pass, but its processor time does). Times are of the
+# processor, user and system. The time for a single request of a case is shown as the start-up, and
+# subtracted in the second pair of columns. A full drive takes Flashloom seconds to start, so there
+# a trace is run another ten times as often; a time is not shown if less than a fifth of the
+# start-up remains of it.
 set -euo pipefail
 
 # shellcheck source=common.sh
@@ -56,25 +56,15 @@ scenario() {
     END { print "</MQSim_IO_Scenarios>" }' "$mqsim/workload.xml"
 }
 
-# Repeats a trace; each pass starts a microsecond after the one before.
-repeat() {
-  awk -v times="$2" '
-    { time[NR] = $1; $1 = ""; rest[NR] = $0 }
-    END {
-      for (pass = 0; pass < times; pass++)
-        for (i = 1; i <= NR; i++)
-          printf "%.0f%s\n", time[i] - time[1] + pass * (time[NR] - time[1] + 1000), rest[i]
-    }' "$1"
-}
-
-# Runs a command: user seconds, system seconds and KiB go to $work/NAME.time, its output to
-# $work/NAME.out.
+# Runs a command: processor seconds and KiB go to $work/NAME.time, its output to $work/NAME.out.
 timed() {
   local name=$1
   shift
   /usr/bin/time -o "$work/$name.time" -f '%U %S %M' "$@" </dev/null \
     >"$work/$name.out" 2>"$work/$name.err" ||
     stop "$* failed; see $work/$name.err and $work/$name.out"
+  awk '{ print $1 + $2, $3 }' "$work/$name.time" >"$work/$name.sum"
+  mv "$work/$name.sum" "$work/$name.time"
 }
 
 # Runs $work/NAME.xml; MQSim finds traces from its own directory.
@@ -117,16 +107,16 @@ line() {
     }
     function shown(rate) { return rate ? sprintf("%.0f", rate) : "-" }
     function ratio(a, b) { return a && b ? sprintf("%.1f", b / a) : "-" }
-    function row(what, requests, user, start, whole, r, net, s, kib) {
+    function row(what, requests, taken, start, whole, r, net, s, kib) {
       printf "%-14s %-9s %9d %8.2f %9.2f %11s %7s %11s %7s %6.0f\n", \
-        name, what, requests, user, start, shown(whole), r, shown(net), s, kib / 1024
+        name, what, requests, taken, start, shown(whole), r, shown(net), s, kib / 1024
     }
     BEGIN {
       split(a, t); split(b, ts); split(c, o); split(d, os); split(e, l)
       tw = speed(theirs, t[1], 0); tn = speed(theirs, t[1], ts[1])
       ow = speed(ours, o[1], 0); on = speed(most, l[1], os[1])
-      row("MQSim", theirs, t[1], ts[1], tw, "", tn, "", t[3])
-      row("Flashloom", ours, o[1], os[1], ow, ratio(tw, ow), on, ratio(tn, on), o[3])
+      row("MQSim", theirs, t[1], ts[1], tw, "", tn, "", t[2])
+      row("Flashloom", ours, o[1], os[1], ow, ratio(tw, ow), on, ratio(tn, on), o[2])
     }'
 }
 
@@ -134,20 +124,18 @@ head -n 1 "$mqsim/traces/tpcc-small.trace" >"$work/one.trace"
 scenario 3 | sed "s|traces/tpcc-small.trace|$work/one.trace|" >"$work/theirs-start.xml"
 scenario 1 >"$work/theirs-write.xml"
 scenario 2 >"$work/theirs-read.xml"
-repeated() {
-  scenario 3 | sed -e "s|tpcc-small|$1|" -e "s|<Relay_Count>1<|<Relay_Count>$2<|" \
-    >"$work/theirs-$1.xml"
-  repeat "$mqsim/traces/$1.trace" "$2" >"$work/$1.trace"
-  repeat "$mqsim/traces/$1.trace" "$(($2 * 10))" >"$work/$1-long.trace"
-}
-repeated tpcc-small 40
-repeated wsrch-small 20
+# The passes that make a million requests of each sample.
+declare -A passes=([tpcc-small]=143 [wsrch-small]=41)
+for trace in "${!passes[@]}"; do
+  scenario 3 | sed -e "s|tpcc-small|$trace|" \
+    -e "s|<Relay_Count>1<|<Relay_Count>${passes[$trace]}<|" >"$work/theirs-$trace.xml"
+done
 
 in_mqsim theirs-start
 in_flashloom ours-start-fresh fresh randread:ops=1
 in_flashloom ours-start-full full randread:ops=1
 
-printf '%-14s %-9s %9s %8s %9s %11s %7s %11s %7s %6s\n' case program requests user_s \
+printf '%-14s %-9s %9s %8s %9s %11s %7s %11s %7s %6s\n' case program requests seconds \
   start_up_s requests/s ratio without_it ratio MiB
 in_mqsim theirs-write
 in_flashloom ours-write fresh "$inputs/random-write.fio"
@@ -157,8 +145,9 @@ in_flashloom ours-read full "$inputs/random-read.fio"
 line random-read theirs-read theirs-start ours-read ours-start-full
 for trace in tpcc-small wsrch-small; do
   in_mqsim "theirs-$trace"
-  in_flashloom "ours-$trace" full "$work/$trace.trace:format=mqsim"
-  in_flashloom "ours-$trace-long" full "$work/$trace-long.trace:format=mqsim"
+  sample=$mqsim/traces/$trace.trace:format=mqsim
+  in_flashloom "ours-$trace" full "$sample,repeat=${passes[$trace]}"
+  in_flashloom "ours-$trace-long" full "$sample,repeat=${passes[$trace]}0"
   line "$trace" "theirs-$trace" theirs-start "ours-$trace" ours-start-full "ours-$trace-long"
 done
-echo "requests/s: requests over user seconds. without_it: the same less start_up_s."
+echo "requests/s: requests over processor seconds. without_it: the same less start_up_s."
