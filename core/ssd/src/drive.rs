@@ -116,7 +116,7 @@ pub(crate) struct Core {
     pub(crate) sim: Sim,
     pub(crate) config: DriveConfig,
     pub(crate) layout: Layout,
-    pub(crate) nand: Nand,
+    pub(crate) nand: Rc<Nand>,
     pub(crate) state: RefCell<State>,
     pub(crate) journal: RefCell<Journal>,
     pub(crate) map_cache: Option<MapCache>,
