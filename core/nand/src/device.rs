@@ -8,15 +8,17 @@
 use crate::block::BlockState;
 use crate::faults::Faults;
 use crate::geometry::{BlockId, Geometry, Row};
-use crate::load::{Kind, Loads};
+use crate::load::Loads;
 use crate::media::{Media, NandError};
+use crate::operation::{Doing, End, Firmware, Operation, Queues, Report};
 use crate::part::Timing;
 use crate::payload::Payload;
 use crate::watch::Watches;
-use sim::{Class, Discipline, Rng, Seed, Semaphore, Server, Service, Sim};
-use std::cell::{Cell, Ref, RefCell, RefMut};
+use sim::{Class, Discipline, Rng, Seed, Server, Sim};
+use std::cell::{Cell, OnceCell, Ref, RefCell, RefMut};
 use std::ops::Range;
-use units::Ns;
+use std::rc::{Rc, Weak};
+use units::{Ns, Rate};
 
 /// Priority of an operation at its die and channel, highest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,7 +33,7 @@ pub enum Priority {
 }
 
 impl Priority {
-    const fn class(self) -> Class {
+    pub(crate) const fn class(self) -> Class {
         Class(self as u8)
     }
 }
@@ -70,77 +72,21 @@ pub struct Counters {
     pub erase_failures: u64,
 }
 
-#[derive(Clone, Copy)]
-enum Doing {
-    Program { row: Row, pages: u32 },
-    Erase(Row),
-}
-
-/// Programs and erases in progress, by tag, with their dies.
-#[derive(Default)]
-struct UnderWay {
-    slots: Vec<Option<(u32, Doing)>>,
-    free: Vec<u32>,
-}
-
-impl UnderWay {
-    fn begin(&mut self, die: u32, doing: Doing) -> u32 {
-        let tag = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(None);
-            self.slots.len() as u32 - 1
-        });
-        self.slots[tag as usize] = Some((die, doing));
-        tag
-    }
-
-    /// Whether a program of an earlier page of one of the same blocks is in progress.
-    fn has_earlier(&self, than: Row) -> bool {
-        self.slots
-            .iter()
-            .flatten()
-            .any(|&(die, doing)| match doing {
-                Doing::Program { row, .. } => {
-                    die == than.die
-                        && row.page < than.page
-                        && row
-                            .blocks()
-                            .any(|block| than.blocks().any(|other| other == block))
-                }
-                Doing::Erase(_) => false,
-            })
-    }
-
-    fn end(&mut self, tag: u32) {
-        self.slots[tag as usize] = None;
-        self.free.push(tag);
-    }
-}
-
-/// Tag of array and bus uses that change no cell.
-const UNTRACKED: u32 = u32::MAX;
-
-struct Die {
-    array: Server,
-    /// Page registers of the die: one for the program in the array, one for the next
-    /// transfer.
-    registers: Semaphore,
-}
-
 /// The flash of one drive: cells, dies and channels.
 pub struct Nand {
     sim: Sim,
     geometry: Geometry,
     timing: Timing,
+    pub(crate) bus: Rate,
     endurance: u32,
-    faults: Faults,
+    pub(crate) faults: Faults,
     media: RefCell<Media>,
-    dies: Vec<Die>,
-    channels: Vec<Server>,
-    under_way: RefCell<UnderWay>,
+    pub(crate) queues: RefCell<Queues>,
     loads: Loads,
     counters: Cell<Counters>,
     chance: RefCell<Rng>,
     watches: Watches,
+    pub(crate) firmware: OnceCell<Weak<dyn Firmware>>,
 }
 
 impl Nand {
@@ -156,14 +102,11 @@ impl Nand {
         faults: Faults,
         discipline: Discipline,
         seed: Seed,
-    ) -> Self {
+    ) -> Rc<Self> {
         let geometry = *media.geometry();
-        let die = |_| Die {
-            array: Server::new(Discipline {
-                suspend_cost: timing.suspend,
-                ..discipline
-            }),
-            registers: Semaphore::new(sim, 2),
+        let array = Discipline {
+            suspend_cost: timing.suspend,
+            ..discipline
         };
         // Data bursts have the size of a page, so a read waits at most for the rest of one
         // page of a longer transfer. The model is a suspension of the transfer at no cost.
@@ -172,21 +115,35 @@ impl Nand {
             suspend_cost: Ns::ZERO,
             ..discipline
         };
-        Self {
-            sim: sim.clone(),
-            dies: (0..geometry.dies()).map(die).collect(),
-            loads: Loads::new(geometry.dies()),
-            channels: (0..geometry.channels).map(|_| Server::new(bus)).collect(),
-            geometry,
-            timing,
-            endurance,
-            faults,
-            media: RefCell::new(media),
-            under_way: RefCell::default(),
-            counters: Cell::default(),
-            chance: RefCell::new(seed.stream("nand")),
-            watches: Watches::default(),
-        }
+        Rc::new_cyclic(|nand: &Weak<Self>| {
+            let actor = sim.enroll(nand.clone());
+            let timer = |number| sim.timer(actor, number);
+            let queues = Queues::new(geometry.dies(), geometry.channels, (array, bus), timer);
+            Self {
+                sim: sim.clone(),
+                loads: Loads::new(geometry.dies()),
+                queues: RefCell::new(queues),
+                bus: Rate::new(timing.bus_bytes_per_s),
+                geometry,
+                timing,
+                endurance,
+                faults,
+                media: RefCell::new(media),
+                counters: Cell::default(),
+                chance: RefCell::new(seed.stream("nand")),
+                watches: Watches::default(),
+                firmware: OnceCell::new(),
+            }
+        })
+    }
+
+    /// Sets the firmware that handles operations which report to it.
+    ///
+    /// # Panics
+    /// If there is one already.
+    pub fn serve(&self, firmware: Weak<dyn Firmware>) {
+        let set = self.firmware.set(firmware);
+        assert!(set.is_ok(), "flash has one firmware");
     }
 
     /// Geometry of the flash.
@@ -261,13 +218,10 @@ impl Nand {
 
     /// Rows of the programs in progress.
     pub(crate) fn programs_under_way(&self) -> Vec<Row> {
-        let under_way = self.under_way.borrow();
-        let programs = under_way.slots.iter().flatten();
-        let row = |&(_, doing): &(u32, Doing)| match doing {
-            Doing::Program { row, .. } => Some(row),
-            Doing::Erase(_) => None,
-        };
-        programs.filter_map(row).collect()
+        let queues = self.queues.borrow();
+        let programs = queues.operations.iter();
+        let programs = programs.filter(|op| matches!(op.doing, Doing::Program { .. }));
+        programs.map(|op| op.row).collect()
     }
 
     /// Numbers of operations completed so far.
@@ -280,16 +234,18 @@ impl Nand {
     #[must_use]
     pub fn busy(&self) -> (Ns, Ns) {
         let sum = |busy: &mut dyn Iterator<Item = Ns>| Ns(busy.map(|ns| ns.0).sum());
+        let queues = self.queues.borrow();
         (
-            sum(&mut self.dies.iter().map(|d| d.array.meter().busy())),
-            sum(&mut self.channels.iter().map(|c| c.meter().busy())),
+            sum(&mut queues.dies.iter().map(|d| d.array.meter().busy())),
+            sum(&mut queues.channels.iter().map(|c| c.meter().busy())),
         )
     }
 
     /// Whether all dies and channels are idle.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.dies.iter().all(|d| d.array.is_idle()) && self.channels.iter().all(Server::is_idle)
+        let queues = self.queues.borrow();
+        queues.dies.iter().all(|d| d.array.is_idle()) && queues.channels.iter().all(Server::is_idle)
     }
 
     /// Reads one page in each plane of `row` and transfers `bytes` bytes in total.
@@ -299,17 +255,12 @@ impl Nand {
     /// torn, [`NandError::Uncorrectable`] if all passes fail.
     pub async fn read(&self, row: Row, bytes: u32, priority: Priority) -> Result<(), NandError> {
         self.geometry.check(&row)?;
-        let _counted = self.loads.begin(row.die, Kind::Read);
-        let sense = Service {
-            class: priority.class(),
-            span: self.timing.read,
-            suspendable: false,
-            tag: UNTRACKED,
-        };
-        let die = &self.dies[row.die as usize];
-        die.array.serve(&self.sim, sense).await;
-        let correct = !self.needs_retry() || Box::pin(self.retry(&die.array, sense)).await;
-        self.transfer(row.die, u64::from(bytes), priority).await;
+        let number = self.begin_read(row, Some(bytes), priority, self.to_current());
+        self.end_of(number).await
+    }
+
+    /// Result of a read after its transfer.
+    pub(crate) fn end_read(&self, row: Row, correct: bool) -> Result<(), NandError> {
         self.count(|c| c.read_pages += u64::from(row.planes.count_ones()));
         if !correct {
             return Err(NandError::Uncorrectable);
@@ -324,33 +275,20 @@ impl Nand {
     }
 
     /// Draws whether a pass of a read fails.
-    fn needs_retry(&self) -> bool {
+    pub(crate) fn needs_retry(&self) -> bool {
         self.draws(self.faults.read_retries)
     }
 
-    /// Repeats a failed read. Returns false if the read stays uncorrectable.
-    async fn retry(&self, array: &Server, sense: Service) -> bool {
-        for _ in 0..self.faults.read_passes {
-            self.count(|c| c.read_retries += 1);
-            array.serve(&self.sim, sense).await;
-            if !self.needs_retry() {
-                return true;
-            }
-        }
-        self.count(|c| c.uncorrectable += 1);
-        false
+    fn to_current(&self) -> Report {
+        Report::Task(self.sim.current())
     }
 
-    async fn transfer(&self, die: u32, bytes: u64, priority: Priority) {
-        let burst = Ns::transfer(bytes, self.timing.bus_bytes_per_s);
-        let service = Service {
-            class: priority.class(),
-            span: self.timing.command + burst,
-            suspendable: priority != Priority::Read,
-            tag: UNTRACKED,
-        };
-        let channel = &self.channels[self.geometry.channel(die) as usize];
-        channel.serve(&self.sim, service).await;
+    fn end_of(&self, number: u32) -> End<'_> {
+        End {
+            nand: self,
+            number,
+            taken: false,
+        }
     }
 
     /// Submits a program: its pages are written in the media at once, and its time
@@ -370,9 +308,23 @@ impl Nand {
         )?;
         let words = program.words.len() as u32;
         let pages = words / (self.geometry.words_per_page() * row.planes.count_ones());
-        let doing = Doing::Program { row, pages };
-        let tag = self.under_way.borrow_mut().begin(row.die, doing);
-        Ok(Ticket { tag, row, pages })
+        let doing = Doing::Program {
+            pages,
+            from_channel: true,
+        };
+        let mut queues = self.queues.borrow_mut();
+        Ok(Ticket(queues.add(row, doing, Report::Dropped)))
+    }
+
+    /// Starts a submitted program as [`Nand::finish_program`] does, and reports its end.
+    #[inline]
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "a program is started only once"
+    )]
+    pub fn start_program(&self, ticket: Ticket, report: Report) {
+        let Ticket(number) = ticket;
+        self.begin_program(number, report);
     }
 
     /// Executes a submitted program: the transfer, then tPROG. The return is the durable
@@ -381,32 +333,13 @@ impl Nand {
     /// # Errors
     /// [`NandError::ProgramFailed`]; the pages are unreadable then.
     pub async fn finish_program(&self, ticket: Ticket) -> Result<(), NandError> {
-        let Ticket { tag, row, pages } = ticket;
-        let _counted = self.loads.begin(row.die, Kind::Program);
-        let die = &self.dies[row.die as usize];
-        let pages = u64::from(pages * row.planes.count_ones());
-        let bytes = pages * u64::from(self.geometry.page_bytes);
-        die.registers.take(1).await;
-        self.transfer(row.die, bytes, Priority::Normal).await;
-        let program = Service {
-            class: Priority::Normal.class(),
-            span: self.timing.program,
-            suspendable: true,
-            tag,
-        };
-        die.array.serve(&self.sim, program).await;
-        die.registers.put(1);
-        self.end_program(&ticket)
+        let Ticket(number) = ticket;
+        self.begin_program(number, self.to_current());
+        self.end_of(number).await
     }
 
-    /// Completes a program after its time, and draws whether it fails.
-    fn end_program(&self, ticket: &Ticket) -> Result<(), NandError> {
-        let &Ticket { tag, row, pages } = ticket;
-        debug_assert!(
-            !self.under_way.borrow().has_earlier(row),
-            "programs of a block run in order"
-        );
-        self.under_way.borrow_mut().end(tag);
+    /// Completes a program of `pages` pages a plane after its time, and draws whether it fails.
+    pub(crate) fn end_program(&self, row: Row, pages: u32) -> Result<(), NandError> {
         self.watches.mark(self, row);
         self.count(|c| c.program_pages += u64::from(pages * row.planes.count_ones()));
         if self.draws(self.faults.program_failures) {
@@ -427,21 +360,12 @@ impl Nand {
     /// The failed blocks are then [`BlockState::Bad`] in the media, the others are erased.
     pub async fn erase(&self, row: Row) -> Result<(), NandError> {
         self.geometry.check(&row)?;
-        let _counted = self.loads.begin(row.die, Kind::Erase);
-        let tag = self
-            .under_way
-            .borrow_mut()
-            .begin(row.die, Doing::Erase(row));
-        self.transfer(row.die, 0, Priority::Erase).await;
-        let erase = Service {
-            class: Priority::Erase.class(),
-            span: self.timing.erase,
-            suspendable: true,
-            tag,
-        };
-        let die = &self.dies[row.die as usize];
-        die.array.serve(&self.sim, erase).await;
-        self.under_way.borrow_mut().end(tag);
+        let number = self.begin_erase(row, self.to_current());
+        self.end_of(number).await
+    }
+
+    /// Completes an erase after its time.
+    pub(crate) fn end_erase(&self, row: Row) -> Result<(), NandError> {
         self.watches.mark(self, row);
         let mut result = Ok(());
         for block in row.blocks() {
@@ -484,29 +408,13 @@ impl Nand {
             (to.0.die, to.0.plane),
             "a copyback stays in its plane"
         );
-        let die = &self.dies[from.0.die as usize];
-        let _counted = self.loads.begin(from.0.die, Kind::Program);
-        let pages = self.geometry.pages_per_program;
-        let sense = Service {
-            class: Priority::Normal.class(),
-            span: Ns(self.timing.command.0 + self.timing.read.0 * u64::from(pages)),
-            suspendable: false,
-            tag: UNTRACKED,
-        };
-        die.array.serve(&self.sim, sense).await;
-        self.count(|c| c.read_pages += u64::from(pages));
-        if self.needs_retry() && !self.retry(&die.array, sense).await {
-            return Err(NandError::Uncorrectable);
-        }
-        let ticket = self.submit_copy(from, to, stamp, label)?;
-        let program = Service {
-            class: Priority::Normal.class(),
-            span: self.timing.command + self.timing.program,
-            suspendable: true,
-            tag: ticket.tag,
-        };
-        die.array.serve(&self.sim, program).await;
-        self.end_program(&ticket)
+        let row = Row::single(from.0, from.1);
+        let sense = self.begin_read(row, None, Priority::Normal, self.to_current());
+        self.end_of(sense).await?;
+        let Ticket(number) = self.submit_copy(from, to, stamp, label)?;
+        self.queues.borrow_mut().operations[number as usize].keep_in_die();
+        self.begin_program(number, self.to_current());
+        self.end_of(number).await
     }
 
     fn submit_copy(
@@ -537,29 +445,27 @@ impl Nand {
     #[must_use]
     pub fn at_power_cut(&self) -> Media {
         let mut media = self.media.borrow().clone();
-        let under_way = self.under_way.borrow();
+        let queues = self.queues.borrow();
         // The order does not matter: among unstarted programs of one block, the oldest one
         // determines how far the write pointer goes back.
-        for (tag, slot) in under_way.slots.iter().enumerate() {
-            let Some((die, doing)) = *slot else { continue };
-            let begun = self.dies[die as usize].array.begun();
-            let begun = begun.contains(&(tag as u32));
+        for (number, &Operation { row, doing, .. }) in (0..).zip(&queues.operations) {
+            let begun = || queues.dies[row.die as usize].array.has_begun(number);
             match doing {
-                Doing::Program { row, pages } => cut_program(&mut media, row, pages, begun),
-                Doing::Erase(row) if begun => {
+                Doing::Program { pages, .. } => cut_program(&mut media, row, pages, begun()),
+                Doing::Erase if begun() => {
                     for block in row.blocks() {
                         if media.state(block) != BlockState::Bad {
                             media.half_erase(block);
                         }
                     }
                 }
-                Doing::Erase(_) => {}
+                _ => {}
             }
         }
         media
     }
 
-    fn count(&self, add: impl FnOnce(&mut Counters)) {
+    pub(crate) fn count(&self, add: impl FnOnce(&mut Counters)) {
         let mut counters = self.counters.get();
         add(&mut counters);
         self.counters.set(counters);
@@ -587,11 +493,7 @@ fn cut_program(media: &mut Media, row: Row, pages: u32, begun: bool) {
     }
 }
 
-/// A submitted program, to pass to [`Nand::finish_program`].
+/// A submitted program, to pass to [`Nand::finish_program`] or [`Nand::start_program`].
 #[must_use = "a submitted program must take its time"]
 #[derive(Debug)]
-pub struct Ticket {
-    tag: u32,
-    row: Row,
-    pages: u32,
-}
+pub struct Ticket(u32);

@@ -1,7 +1,6 @@
 //! Load of the dies, from which firmware estimates the latency of a read.
 //!
-//! Invariant: an operation counts from its arrival until it has ended or its future is
-//! dropped.
+//! Invariant: an operation counts from its arrival until it has ended.
 
 use crate::device::Nand;
 use std::cell::Cell;
@@ -52,30 +51,23 @@ impl Loads {
         Self((0..dies).map(|_| Cell::default()).collect())
     }
 
-    /// Counts an operation until the result is dropped.
-    pub(crate) fn begin(&self, die: u32, kind: Kind) -> Counted<'_> {
-        let load = &self.0[die as usize];
-        change(load, kind, |count| count + 1);
-        Counted { load, kind }
+    /// Counts an operation until [`Loads::end`].
+    #[inline]
+    pub(crate) fn begin(&self, die: u32, kind: Kind) {
+        self.change(die, kind, |count| count + 1);
     }
-}
 
-fn change(load: &Cell<Load>, kind: Kind, by: impl FnOnce(u32) -> u32) {
-    let mut now = load.get();
-    let count = now.of(kind);
-    *count = by(*count);
-    load.set(now);
-}
+    #[inline]
+    pub(crate) fn end(&self, die: u32, kind: Kind) {
+        self.change(die, kind, |count| count - 1);
+    }
 
-/// Guard of one counted operation.
-pub(crate) struct Counted<'a> {
-    load: &'a Cell<Load>,
-    kind: Kind,
-}
-
-impl Drop for Counted<'_> {
-    fn drop(&mut self) {
-        change(self.load, self.kind, |count| count - 1);
+    fn change(&self, die: u32, kind: Kind, by: impl FnOnce(u32) -> u32) {
+        let load = &self.0[die as usize];
+        let mut now = load.get();
+        let count = now.of(kind);
+        *count = by(*count);
+        load.set(now);
     }
 }
 

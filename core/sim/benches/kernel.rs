@@ -2,9 +2,10 @@
 #![allow(missing_docs, reason = "criterion's macros make undocumented items")]
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use sim::{Class, Discipline, Kernel, Server, Service, Sim, Timeline};
+use sim::{Actor, Class, Discipline, Kernel, Server, Service, TaskId};
+use std::cell::{Cell, RefCell};
 use std::hint::black_box;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use units::Ns;
 
 const EVENTS: u64 = 2_000_000;
@@ -24,35 +25,58 @@ fn sleepers(tasks: u64) -> u64 {
     kernel.sim().events()
 }
 
-/// `depth` tasks that read: each read occupies a die, then its channel, and takes two
-/// timed events.
-fn die_and_channel(depth: u64) -> u64 {
-    struct Parts {
-        dies: Vec<Server>,
-        channels: Vec<Timeline>,
-    }
-    let kernel = Kernel::new();
-    let parts = Rc::new(Parts {
-        dies: (0..64).map(|_| Server::new(Discipline::FIFO)).collect(),
-        channels: (0..8).map(|_| Timeline::default()).collect(),
-    });
-    async fn read(sim: &Sim, parts: &Parts, die: usize) {
+const DIES: u32 = 64;
+const CHANNELS: u32 = 8;
+
+/// Dies, then channels; a job is a number of a reader, which reads again at its end.
+struct Parts {
+    servers: RefCell<Vec<Server>>,
+    left: Cell<u64>,
+}
+
+impl Parts {
+    fn serve(&self, server: u32, reader: u32, span: u64) {
         let service = Service {
             class: Class(0),
-            span: Ns(40_000),
+            span: Ns(span),
             suspendable: false,
-            tag: 0,
         };
-        parts.dies[die].serve(sim, service).await;
-        parts.channels[die % 8].serve(sim, Ns(3_414)).await;
+        self.servers.borrow_mut()[server as usize].arrive(reader, service);
     }
-    for task in 0..depth {
-        let (sim, parts) = (kernel.sim(), Rc::clone(&parts));
-        kernel.sim().spawn_detached(async move {
-            for n in 0..EVENTS / 2 / depth {
-                read(&sim, &parts, ((task * 31 + n * 17) % 64) as usize).await;
-            }
-        });
+}
+
+impl Actor for Parts {
+    fn event(&self, server: u32, sequence: u64) -> Option<TaskId> {
+        let ended = self.servers.borrow_mut()[server as usize].depart(sequence);
+        let reader = ended?;
+        if server < DIES {
+            self.serve(DIES + server % CHANNELS, reader, 3_414);
+        } else if self.left.get() > 0 {
+            self.left.set(self.left.get() - 1);
+            self.serve(
+                (reader * 31 + self.left.get() as u32 * 17) % DIES,
+                reader,
+                40_000,
+            );
+        }
+        None
+    }
+}
+
+/// `depth` readers: each read occupies a die, then its channel, and takes two events.
+fn die_and_channel(depth: u32) -> u64 {
+    let kernel = Kernel::new();
+    let sim = kernel.sim();
+    let parts = Rc::new_cyclic(|parts: &Weak<Parts>| {
+        let actor = sim.enroll(parts.clone());
+        let server = |number| Server::new(Discipline::FIFO, sim.timer(actor, number));
+        Parts {
+            servers: RefCell::new((0..DIES + CHANNELS).map(server).collect()),
+            left: Cell::new(EVENTS / 2 - u64::from(depth)),
+        }
+    });
+    for reader in 0..depth {
+        parts.serve(reader % DIES, reader, 40_000);
     }
     kernel.run();
     kernel.sim().events()

@@ -1,15 +1,17 @@
 //! The kernel: tasks, the clock and the event loop.
 //!
 //! Invariants: `now` never goes back; an event counts exactly when it polls a
-//! live task; a task's future is out of its slot while it is polled, so a task
-//! may spawn and wake other tasks freely; dropping the [`Kernel`] drops every task.
+//! live task or reaches a live actor; a task's future is out of its slot while it is
+//! polled, so a task may spawn and wake other tasks freely; dropping the [`Kernel`]
+//! drops every task.
 
+use crate::actor::{Actor, ActorId};
 use crate::queue::{END, Heap, Key, MAX_TASKS};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::task::{Context, Poll, Waker};
 use units::Ns;
 
@@ -26,15 +28,26 @@ impl TaskId {
 }
 
 /// The number reserved for the observer task.
-const OBSERVER: TaskId = TaskId(MAX_TASKS as u32 - 1);
+pub(crate) const OBSERVER: TaskId = TaskId(MAX_TASKS as u32 - 1);
 
 type Task = Pin<Box<dyn Future<Output = ()>>>;
+
+/// The use of a task number.
+#[derive(Default)]
+pub(crate) enum Slot {
+    /// The number is free, or its task is being polled.
+    #[default]
+    Empty,
+    Task(Task),
+    /// A record of an actor, with the actor's number for it.
+    Record(ActorId, u32),
+}
 
 /// A watchdog; returns whether it has woken a task.
 type Watchdog = Rc<dyn Fn() -> bool>;
 
 #[derive(Default)]
-struct State {
+pub(crate) struct State {
     now: Cell<Ns>,
     sequence: Cell<u64>,
     events: Cell<u64>,
@@ -42,8 +55,11 @@ struct State {
     timers: RefCell<Heap>,
     /// Tasks woken at `now`, in order of their sequence numbers.
     ready: RefCell<VecDeque<Key>>,
-    tasks: RefCell<Vec<Option<Task>>>,
-    free: RefCell<Vec<TaskId>>,
+    pub(crate) tasks: RefCell<Vec<Slot>>,
+    pub(crate) free: RefCell<Vec<TaskId>>,
+    pub(crate) actors: RefCell<Vec<Weak<dyn Actor>>>,
+    /// Timers of actors; they are numbered downwards from the observer.
+    pub(crate) actor_timers: RefCell<Vec<(ActorId, u32)>>,
     /// The observer task. Its slot and number are separate, so the numbers of all other
     /// tasks are the same with and without an observer.
     observer: RefCell<Option<Task>>,
@@ -53,7 +69,7 @@ struct State {
 /// A handle on a kernel, with which tasks read the clock, sleep and spawn tasks.
 #[derive(Clone)]
 pub struct Sim {
-    state: Rc<State>,
+    pub(crate) state: Rc<State>,
 }
 
 /// Owns the tasks of one simulation and runs them.
@@ -134,7 +150,7 @@ impl Kernel {
     pub fn step(&self) -> bool {
         loop {
             while let Some(key) = self.sim.pop() {
-                if self.sim.poll(key) {
+                if self.sim.run(key) {
                     return true;
                 }
             }
@@ -193,7 +209,7 @@ impl Sim {
         self.state.now.get()
     }
 
-    /// Number of events run so far, each the poll of one live task.
+    /// Number of events run so far, each the poll of one live task or the call of one actor.
     #[must_use]
     pub fn events(&self) -> u64 {
         self.state.events.get()
@@ -235,38 +251,42 @@ impl Sim {
         }
     }
 
-    /// Schedules `task` to resume at `time`.
+    /// Schedules `task` to resume at `time`, and returns the sequence number of that event.
     #[inline]
-    pub(crate) fn schedule(&self, time: Ns, task: TaskId) {
-        let key = Key::new(time, self.next_sequence(), task);
+    pub(crate) fn schedule(&self, time: Ns, task: TaskId) -> u64 {
+        let sequence = self.next_sequence();
+        let key = Key::new(time, sequence, task);
         self.state.timers.borrow_mut().push(key);
+        sequence
     }
 
     /// Schedules `task` to resume at this instant, after all events already scheduled for it.
     #[inline]
-    pub(crate) fn wake(&self, task: TaskId) {
+    pub fn wake(&self, task: TaskId) {
         let key = Key::new(self.now(), self.next_sequence(), task);
         self.state.ready.borrow_mut().push_back(key);
     }
 
     /// Starts a task; the handle waits for its result.
     pub fn spawn<T: 'static>(&self, future: impl Future<Output = T> + 'static) -> JoinHandle<T> {
+        let (promise, handle) = self.promise();
+        self.spawn_detached(async move { promise.keep(future.await) });
+        handle
+    }
+
+    /// A handle on a result, and the promise that delivers it.
+    #[must_use]
+    pub fn promise<T>(&self) -> (Promise<T>, JoinHandle<T>) {
         let shared = Rc::new(Shared {
             result: RefCell::new(None),
             waiter: Cell::new(None),
         });
-        let (sim, writer) = (self.clone(), Rc::clone(&shared));
-        self.spawn_detached(async move {
-            let result = future.await;
-            *writer.result.borrow_mut() = Some(result);
-            if let Some(task) = writer.waiter.take() {
-                sim.wake(task);
-            }
-        });
-        JoinHandle {
+        let promise = Promise {
             sim: self.clone(),
-            shared,
-        }
+            shared: Rc::clone(&shared),
+        };
+        let sim = self.clone();
+        (promise, JoinHandle { sim, shared })
     }
 
     /// Starts a task without a handle on its result.
@@ -274,7 +294,7 @@ impl Sim {
     /// # Panics
     /// If more than sixteen million tasks exist at once.
     pub fn spawn_detached(&self, future: impl Future<Output = ()> + 'static) {
-        let id = self.place(Box::pin(future));
+        let id = self.place(Slot::Task(Box::pin(future)));
         self.wake(id);
     }
 
@@ -302,23 +322,15 @@ impl Sim {
         watchdogs.iter().any(|watchdog| watchdog())
     }
 
-    /// Swaps the content of slot `id`: takes a task out to poll it, or puts it back.
-    #[inline]
-    fn exchange(&self, id: TaskId, task: Option<Task>) -> Option<Task> {
-        match self.state.tasks.borrow_mut().get_mut(id.0 as usize) {
-            Some(place) => std::mem::replace(place, task),
-            None => self.state.observer.replace(task),
-        }
-    }
-
-    fn place(&self, task: Task) -> TaskId {
+    pub(crate) fn place(&self, slot: Slot) -> TaskId {
         let mut tasks = self.state.tasks.borrow_mut();
         if let Some(id) = self.state.free.borrow_mut().pop() {
-            tasks[id.0 as usize] = Some(task);
+            tasks[id.index()] = slot;
             return id;
         }
-        assert!(tasks.len() < OBSERVER.index(), "too many tasks at once");
-        tasks.push(Some(task));
+        let most = OBSERVER.index() - self.state.actor_timers.borrow().len();
+        assert!(tasks.len() < most, "too many tasks at once");
+        tasks.push(slot);
         TaskId((tasks.len() - 1) as u32)
     }
 
@@ -340,24 +352,59 @@ impl Sim {
         }
     }
 
-    /// Polls the task of `key`. Returns false if that task has ended.
+    /// Runs the event of `key`. Returns false if its task or actor has ended.
     #[inline]
-    fn poll(&self, key: Key) -> bool {
+    fn run(&self, key: Key) -> bool {
         let id = key.task();
-        let Some(mut task) = self.exchange(id, None) else {
-            return false;
+        let slot = match self.state.tasks.borrow_mut().get_mut(id.index()) {
+            Some(&mut Slot::Record(actor, record)) => Slot::Record(actor, record),
+            Some(slot) => std::mem::take(slot),
+            None if id == OBSERVER => self.state.observer.take().map_or(Slot::Empty, Slot::Task),
+            None => match self.timer_of(id) {
+                Some((actor, number)) => Slot::Record(actor, number),
+                None => Slot::Empty,
+            },
         };
+        match slot {
+            Slot::Empty => false,
+            Slot::Record(actor, number) => self.deliver(key, actor, number),
+            Slot::Task(task) => {
+                self.begin(key);
+                self.poll(id, task);
+                true
+            }
+        }
+    }
+
+    /// Advances the clock to the event of `key` and counts it.
+    #[inline]
+    pub(crate) fn begin(&self, key: Key) {
         debug_assert!(key.time() >= self.now(), "time never goes back");
         self.state.now.set(key.time());
         self.state.events.set(self.state.events.get() + 1);
+    }
+
+    /// Polls a task within the event that the kernel is running; does nothing if it has ended.
+    #[inline]
+    pub(crate) fn resume(&self, id: TaskId) {
+        let slot = std::mem::take(&mut self.state.tasks.borrow_mut()[id.index()]);
+        if let Slot::Task(task) = slot {
+            self.poll(id, task);
+        }
+    }
+
+    #[inline]
+    fn poll(&self, id: TaskId, mut task: Task) {
         self.state.current.set(id.0);
         let mut context = Context::from_waker(Waker::noop());
-        if task.as_mut().poll(&mut context).is_pending() {
-            self.exchange(id, Some(task));
-        } else if id != OBSERVER {
+        let ended = task.as_mut().poll(&mut context).is_ready();
+        if id == OBSERVER {
+            self.state.observer.replace((!ended).then_some(task));
+        } else if ended {
             self.state.free.borrow_mut().push(id);
+        } else {
+            self.state.tasks.borrow_mut()[id.index()] = Slot::Task(task);
         }
-        true
     }
 }
 
@@ -389,7 +436,23 @@ struct Shared<T> {
     waiter: Cell<Option<TaskId>>,
 }
 
-/// Waits for the result of a task. The task keeps running if the handle is dropped.
+/// Delivers a result to a [`JoinHandle`].
+pub struct Promise<T> {
+    sim: Sim,
+    shared: Rc<Shared<T>>,
+}
+
+impl<T> Promise<T> {
+    /// Delivers `result`, and wakes the task that waits for it.
+    pub fn keep(self, result: T) {
+        *self.shared.result.borrow_mut() = Some(result);
+        if let Some(task) = self.shared.waiter.take() {
+            self.sim.wake(task);
+        }
+    }
+}
+
+/// Waits for the result of a task or of a [`Promise`]. A task keeps running if the handle is dropped.
 pub struct JoinHandle<T> {
     sim: Sim,
     shared: Rc<Shared<T>>,

@@ -1,19 +1,19 @@
 //! The time kernel: async tasks on a virtual clock.
 //!
-//! Every activity that waits is an `async fn`, and the kernel decides when to
-//! resume it. The clock is virtual and jumps to the next event, so firmware, file
+//! An activity that waits is an `async fn`, or a record of an [`Actor`] where an event
+//! must be cheap, and the kernel decides when it goes on. The clock is virtual and jumps to the next event, so firmware, file
 //! systems and workloads read like the pseudo-code of their paper and a run is a
 //! pure function of its inputs.
 //!
 //! # The contract of order
 //!
-//! - An event is "resume task T at time t". Events run by (time, sequence
-//!   number), and the sequence number is taken when the event is scheduled: first
-//!   come, first served among equals. Nothing else decides.
+//! - An event is "resume task T at time t" or "call actor A with number n at time t".
+//!   Events run by (time, sequence number), and the sequence number is taken when the
+//!   event is scheduled: first come, first served among equals. Nothing else decides.
 //! - A woken task resumes after everything already scheduled for the same instant.
 //! - Spurious wakes are allowed. Every future of this crate checks its own
-//!   condition and keeps waiting, so a stale timer is harmless; a suspended job of
-//!   a [`Server`] recognises its stale timer by the job's end time.
+//!   condition and keeps waiting, so a stale timer is harmless; a [`Server`]
+//!   recognises the stale timer of a suspended job by its sequence number.
 //! - One kernel is one thread. Kernels share nothing, so many may run at once.
 //!
 //! The standard [`std::task::Waker`] is not used: futures of this crate name the
@@ -27,6 +27,7 @@
 //! [`Kernel::run_to_cut`] stops before a chosen event and returns the durable
 //! state.
 
+mod actor;
 pub mod chance;
 mod combine;
 pub mod fixed;
@@ -40,9 +41,10 @@ mod sync;
 mod timeline;
 mod zipf;
 
+pub use actor::{Actor, ActorId, Timer};
 pub use chance::{Rng, Seed, mix};
 pub use combine::{Boxed, Elapsed, join, join_all, timeout};
-pub use kernel::{Cut, JoinHandle, Kernel, Pacer, Sim, Sleep, TaskId};
+pub use kernel::{Cut, JoinHandle, Kernel, Pacer, Promise, Sim, Sleep, TaskId};
 pub use prefetch::prefetch;
 pub use server::{Class, Discipline, Server, Service};
 pub use shuffle::Shuffle;

@@ -15,7 +15,7 @@ const TASK_BITS: u32 = 24;
 const SEQUENCE_BITS: u32 = 48;
 const TIME_BITS: u32 = 128 - TASK_BITS - SEQUENCE_BITS;
 
-/// Most tasks that may exist at once.
+/// Numbers of tasks, timers of actors, and the observer.
 pub(crate) const MAX_TASKS: usize = 1 << TASK_BITS;
 
 /// The end of virtual time, after 2.28 years.
@@ -33,6 +33,11 @@ impl Key {
     #[inline]
     pub(crate) fn time(self) -> Ns {
         Ns((self.0 >> (SEQUENCE_BITS + TASK_BITS)) as u64)
+    }
+
+    #[inline]
+    pub(crate) fn sequence(self) -> u64 {
+        (self.0 >> TASK_BITS) as u64 & ((1 << SEQUENCE_BITS) - 1)
     }
 
     #[inline]
@@ -121,6 +126,7 @@ mod tests {
         let key = Key::new(END, (1 << 48) - 1, TaskId((1 << 24) - 1));
         assert_eq!(key.time(), Ns((1 << 56) - 1));
         assert_eq!(key.task(), TaskId((1 << 24) - 1));
+        assert_eq!(key.sequence(), (1 << 48) - 1);
         assert!(Key::new(Ns(1), 9, TaskId(9)) < Key::new(Ns(2), 0, TaskId(0)));
         assert!(Key::new(Ns(1), 1, TaskId(9)) < Key::new(Ns(1), 2, TaskId(0)));
     }

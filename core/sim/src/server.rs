@@ -4,14 +4,10 @@
 //! the order of their arrival, despite suspensions in between; a lower class number
 //! goes first, unless jobs have bypassed an older one [`Discipline::bypass_limit`]
 //! times in a row; a suspended job competes with its class and its time of arrival.
-//! A job's timer that no longer matches its end time is stale and ignored.
+//! An event of the server's timer that is not the last one set is stale and ignored.
 
-use crate::{Meter, Sim, TaskId};
-use std::cell::RefCell;
+use crate::{Meter, Timer};
 use std::collections::VecDeque;
-use std::future::Future;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 use units::Ns;
 
 /// Priority class of a job, 0 to 3; class 0 goes first.
@@ -51,82 +47,103 @@ pub struct Service {
     pub span: Ns,
     /// Whether a job of an earlier class may suspend this one.
     pub suspendable: bool,
-    /// The caller's name for the job, returned by [`Server::begun`].
-    pub tag: u32,
 }
 
+/// A job with the caller's number for it.
 #[derive(Clone, Copy)]
 struct Job {
-    task: TaskId,
+    number: u32,
     service: Service,
     arrival: u64,
     /// End of service while in service.
     ends: Ns,
     left: Ns,
     suspensions: u32,
-    state: Phase,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Phase {
-    Queued,
-    Running,
-    Suspended,
-}
-
-#[derive(Default)]
-struct Queue {
-    jobs: Vec<Job>,
-    free: Vec<usize>,
-    running: Option<usize>,
-    suspended: Vec<usize>,
-    waiting: [VecDeque<usize>; CLASSES],
-    arrivals: u64,
-    bypasses: u32,
-}
-
-/// A server of one job at a time, with a queue per class.
+/// A server of one job at a time, with a queue per class. The caller passes the events of its
+/// timer to [`Server::depart`].
 pub struct Server {
     discipline: Discipline,
-    queue: RefCell<Queue>,
+    timer: Timer,
+    /// Sequence number of the event that ends the running job.
+    due: u64,
+    running: Option<Job>,
+    suspended: Vec<Job>,
+    waiting: [VecDeque<Job>; CLASSES],
+    arrivals: u64,
+    bypasses: u32,
     meter: Meter,
 }
 
 impl Server {
-    /// Creates an idle server.
+    /// Creates an idle server whose services end at events of `timer`.
     #[must_use]
-    pub fn new(discipline: Discipline) -> Self {
+    pub fn new(discipline: Discipline, timer: Timer) -> Self {
         Self {
             discipline,
-            queue: RefCell::default(),
+            timer,
+            due: 0,
+            running: None,
+            suspended: Vec::new(),
+            waiting: Default::default(),
+            arrivals: 0,
+            bypasses: 0,
             meter: Meter::default(),
         }
     }
 
-    /// Queues `service` when first polled, and waits until it is done.
+    /// Adds job `number`, which begins at once if the server is idle or may suspend its job.
     #[inline]
-    pub fn serve<'a>(&'a self, sim: &'a Sim, service: Service) -> Serve<'a> {
-        Serve {
-            server: self,
-            sim,
+    pub fn arrive(&mut self, number: u32, service: Service) {
+        let job = Job {
+            number,
             service,
-            job: None,
+            arrival: self.arrivals,
+            ends: Ns::ZERO,
+            left: service.span,
+            suspensions: 0,
+        };
+        self.arrivals += 1;
+        self.meter.add(service.span);
+        match self.running {
+            None => self.start(job),
+            Some(running)
+                if self.may_suspend(&running, service.class)
+                    && self.would_be_first(service.class) =>
+            {
+                self.suspend(running);
+                self.start(job);
+            }
+            Some(_) => self.waiting[usize::from(service.class.0)].push_back(job),
         }
     }
 
-    /// Tags of the jobs that have begun and not ended: first the job in service, then
-    /// the suspended jobs.
+    /// Ends the running job at event `sequence` of the timer, and starts the next one. Returns the
+    /// number of the ended job; `None` if the event is stale.
+    #[inline]
+    pub fn depart(&mut self, sequence: u64) -> Option<u32> {
+        if sequence != self.due {
+            return None;
+        }
+        let ended = self.running.take()?;
+        if let Some(next) = self.next() {
+            self.start(next);
+        }
+        Some(ended.number)
+    }
+
+    /// Whether job `number` has begun and not ended: it is in service or suspended.
     #[must_use]
-    pub fn begun(&self) -> Vec<u32> {
-        let queue = self.queue.borrow();
-        let begun = queue.running.iter().chain(&queue.suspended);
-        begun.map(|&job| queue.jobs[job].service.tag).collect()
+    pub fn has_begun(&self, number: u32) -> bool {
+        let mut begun = self.running.iter().chain(&self.suspended);
+        begun.any(|job| job.number == number)
     }
 
     /// Whether no job is in service or waiting.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.queue.borrow().running.is_none()
+        self.running.is_none()
     }
 
     /// Busy time and jobs, counted on arrival; includes the cost of suspensions.
@@ -135,71 +152,17 @@ impl Server {
         &self.meter
     }
 
-    fn arrive(&self, sim: &Sim, service: Service) -> usize {
-        let mut queue = self.queue.borrow_mut();
-        let job = queue.admit(sim.current(), service);
-        match queue.running {
-            None => queue.start(sim, job),
-            Some(running)
-                if self.may_suspend(&queue.jobs[running], service.class)
-                    && queue.would_be_first(service.class) =>
-            {
-                queue.suspend(sim, running, self.discipline.suspend_cost);
-                self.meter.add(self.discipline.suspend_cost);
-                queue.start(sim, job);
-            }
-            Some(_) => {
-                let class = usize::from(service.class.0);
-                queue.waiting[class].push_back(job);
-            }
-        }
-        self.meter.add(service.span);
-        job
-    }
-
     fn may_suspend(&self, running: &Job, class: Class) -> bool {
         running.service.suspendable
             && class < running.service.class
             && running.suspensions < self.discipline.suspend_limit
     }
 
-    /// Ends `job` and starts the next one.
-    fn depart(&self, sim: &Sim, job: usize) {
-        let mut queue = self.queue.borrow_mut();
-        queue.running = None;
-        queue.free.push(job);
-        if let Some(next) = queue.next(self.discipline.bypass_limit) {
-            queue.start(sim, next);
-        }
-    }
-}
-
-impl Queue {
-    fn admit(&mut self, task: TaskId, service: Service) -> usize {
-        let job = Job {
-            task,
-            service,
-            arrival: self.arrivals,
-            ends: Ns::ZERO,
-            left: service.span,
-            suspensions: 0,
-            state: Phase::Queued,
-        };
-        self.arrivals += 1;
-        if let Some(slot) = self.free.pop() {
-            self.jobs[slot] = job;
-            return slot;
-        }
-        self.jobs.push(job);
-        self.jobs.len() - 1
-    }
-
-    fn start(&mut self, sim: &Sim, index: usize) {
-        let job = &mut self.jobs[index];
-        job.ends = sim.now() + job.left;
-        job.state = Phase::Running;
-        sim.schedule(job.ends, job.task);
-        self.running = Some(index);
+    #[inline]
+    fn start(&mut self, mut job: Job) {
+        job.ends = self.timer.now() + job.left;
+        self.due = self.timer.set(job.ends);
+        self.running = Some(job);
     }
 
     /// Whether no job of this class or an earlier one waits or is suspended: a job may
@@ -207,20 +170,20 @@ impl Queue {
     fn would_be_first(&self, class: Class) -> bool {
         let earlier = &self.waiting[..=usize::from(class.0)];
         let mut suspended = self.suspended.iter();
-        earlier.iter().all(VecDeque::is_empty)
-            && suspended.all(|&job| self.jobs[job].service.class > class)
+        earlier.iter().all(VecDeque::is_empty) && suspended.all(|job| job.service.class > class)
     }
 
-    fn suspend(&mut self, sim: &Sim, index: usize, cost: Ns) {
-        let job = &mut self.jobs[index];
-        job.left = job.ends.since(sim.now()) + cost;
+    fn suspend(&mut self, mut job: Job) {
+        let cost = self.discipline.suspend_cost;
+        self.meter.add(cost);
+        job.left = job.ends.since(self.timer.now()) + cost;
         job.suspensions += 1;
-        job.state = Phase::Suspended;
-        self.suspended.push(index);
+        self.suspended.push(job);
     }
 
     /// Removes the job to serve next from its queue or from the suspended jobs.
-    fn next(&mut self, bypass_limit: u32) -> Option<usize> {
+    #[inline]
+    fn next(&mut self) -> Option<Job> {
         let occupied = self.waiting.iter().filter(|w| !w.is_empty()).count();
         if self.suspended.is_empty() && occupied <= 1 {
             // The common case: at most one candidate.
@@ -230,7 +193,7 @@ impl Queue {
         let first = self.candidates().min_by_key(|c| (c.class, c.arrival))?;
         let oldest = self.candidates().min_by_key(|c| c.arrival)?;
         let bypasses = first.arrival != oldest.arrival;
-        let chosen = if bypasses && self.bypasses >= bypass_limit {
+        let chosen = if bypasses && self.bypasses >= self.discipline.bypass_limit {
             oldest
         } else {
             first
@@ -249,12 +212,12 @@ impl Queue {
     /// The suspended jobs and the heads of the queues.
     fn candidates(&self) -> impl Iterator<Item = Candidate> {
         let suspended = self.suspended.iter().enumerate();
-        let suspended = suspended.map(|(position, &job)| (job, Some(position)));
+        let suspended = suspended.map(|(position, job)| (job, Some(position)));
         let heads = self.waiting.iter().filter_map(|w| w.front());
-        let heads = heads.map(|&job| (job, None));
+        let heads = heads.map(|job| (job, None));
         suspended.chain(heads).map(|(job, suspended)| Candidate {
-            class: self.jobs[job].service.class,
-            arrival: self.jobs[job].arrival,
+            class: job.service.class,
+            arrival: job.arrival,
             suspended,
         })
     }
@@ -265,35 +228,6 @@ impl Queue {
 struct Candidate {
     class: Class,
     arrival: u64,
-    /// Index in `Queue::suspended`; None for the head of a queue.
+    /// Index in `Server::suspended`; None for the head of a queue.
     suspended: Option<usize>,
-}
-
-/// Future returned by [`Server::serve`].
-pub struct Serve<'a> {
-    server: &'a Server,
-    sim: &'a Sim,
-    service: Service,
-    job: Option<usize>,
-}
-
-impl Future for Serve<'_> {
-    type Output = ();
-
-    #[inline]
-    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
-        let Some(index) = self.job else {
-            self.job = Some(self.server.arrive(self.sim, self.service));
-            return Poll::Pending;
-        };
-        let done = {
-            let job = &self.server.queue.borrow().jobs[index];
-            job.state == Phase::Running && self.sim.now() >= job.ends
-        };
-        if !done {
-            return Poll::Pending;
-        }
-        self.server.depart(self.sim, index);
-        Poll::Ready(())
-    }
 }

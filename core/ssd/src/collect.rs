@@ -9,6 +9,7 @@ use crate::config::DriveConfig;
 use crate::drive::Core;
 use crate::fdp::Moving;
 use crate::frontier::Kind;
+use crate::jobs::Work;
 use crate::layout::{Layout, NONE};
 use crate::ledger::{Cause, ReadCause};
 use crate::line::LineState;
@@ -25,6 +26,15 @@ struct RowOfPages {
     row: u32,
     planes: u8,
     pages: Vec<u32>,
+}
+
+/// The relocation of one row of pages.
+pub(crate) struct Copying {
+    line: u32,
+    source: RowOfPages,
+    target: usize,
+    cause: Cause,
+    moving: Rc<Moving>,
 }
 
 /// Copies that the collector of a group may have on their way: enough for the reads of each die,
@@ -165,12 +175,13 @@ impl Core {
             for row in self.valid_rows(line, unit) {
                 self.take_window(group, row.pages.len()).await;
                 moving.reading.update(|reads| reads + 1);
-                let (core, moving) = (Rc::clone(self), Rc::clone(&moving));
-                self.sim.spawn_detached(async move {
-                    core.copy_row(line, row, target, cause, &moving).await;
-                    moving.reading.update(|reads| reads - 1);
-                    core.progress.notify(&core.sim);
-                });
+                self.start_job(Work::Copy(Copying {
+                    line,
+                    source: row,
+                    target,
+                    cause,
+                    moving: Rc::clone(&moving),
+                }));
             }
         }
         while moving.reading.get() > 0 {
@@ -281,51 +292,69 @@ impl Core {
         rows
     }
 
-    async fn copy_row(
-        &self,
-        line: u32,
-        source: RowOfPages,
-        target: usize,
-        cause: Cause,
-        moving: &Moving,
-    ) {
-        let mut row = self.row(&self.state.borrow(), line, source.unit, source.row);
-        row.planes = source.planes;
-        self.begin_reading(line, ReadCause::Gc, row);
-        let bytes = source.pages.len() as u32 * self.layout.page_bytes() as u32;
-        let result = self.nand.read(row, bytes, Priority::Normal).await;
-        let names = self.names(&row, &source);
-        if self.map_cache.is_some() {
-            for &(page, _) in &names {
-                self.touch_map(page, true).await;
-            }
+    fn row_to_copy(&self, copy: &Copying) -> Row {
+        let source = &copy.source;
+        let row = self.row(&self.state.borrow(), copy.line, source.unit, source.row);
+        Row {
+            planes: source.planes,
+            ..row
         }
+    }
+
+    /// Marks the line of `copy` as being read, and returns the row, bytes and priority of the read.
+    pub(crate) fn begin_copy(&self, copy: &Copying) -> (Row, u32, Priority) {
+        let row = self.row_to_copy(copy);
+        self.begin_reading(copy.line, ReadCause::Gc, row);
+        let bytes = copy.source.pages.len() as u32 * self.layout.page_bytes() as u32;
+        (row, bytes, Priority::Normal)
+    }
+
+    /// As [`Core::end_copy`], where pages of the map must be in memory for it.
+    pub(crate) async fn copy_with_map(&self, copy: Copying, result: Result<(), NandError>) {
+        let names = self.names(&copy);
+        for &(page, _) in &names {
+            self.touch_map(page, true).await;
+        }
+        self.end_copy(&copy, &names, result);
+    }
+
+    /// Queues the pages of a row that has been read for their frontier.
+    pub(crate) fn end_copy(
+        &self,
+        copy: &Copying,
+        names: &[(u32, u16)],
+        result: Result<(), NandError>,
+    ) {
+        let (target, moving) = (copy.target, &copy.moving);
         let lost = result == Err(NandError::Uncorrectable);
-        let copies = self.queue_copies(&source.pages, &names, target, cause, lost);
+        let copies = self.queue_copies(&copy.source.pages, names, target, copy.cause, lost);
         moving.pages.update(|pages| pages + copies);
         if copies > 0 {
             moving.page.set(names.first().map(|&(page, _)| page));
         }
-        self.end_reading(line);
+        self.end_reading(copy.line);
         let ready = self.state.borrow().frontiers[target].is_ready(self.layout.unit);
         if ready {
             self.wake(target);
         } else {
-            self.unblock_copies(self.layout.group(line));
+            self.unblock_copies(self.layout.group(copy.line));
         }
+        moving.reading.update(|reads| reads - 1);
+        self.progress.notify(&self.sim);
     }
 
-    /// Mapped page and origin that the spare area names for each flash page in `source`.
-    fn names(&self, row: &Row, source: &RowOfPages) -> Vec<(u32, u16)> {
+    /// Mapped page and origin that the spare area names for each flash page of `copy`.
+    pub(crate) fn names(&self, copy: &Copying) -> Vec<(u32, u16)> {
+        let row = self.row_to_copy(copy);
         let media = self.nand.media();
         let name = |&place: &u32| {
             let (_, offset) = self.layout.line_of(place);
             let at = self.layout.place(offset);
-            let page = media.page(crate::Layout::block(row, at.plane), at.row);
+            let page = media.page(crate::Layout::block(&row, at.plane), at.row);
             let word = page.expect("a valid page is readable").words[at.sector as usize];
             word::parse(&self.layout, word).expect("a valid page has a name")
         };
-        source.pages.iter().map(name).collect()
+        copy.source.pages.iter().map(name).collect()
     }
 
     /// Queues copies of the pages that are still valid, and returns their number.

@@ -8,6 +8,7 @@ use crate::raw::RawConfig;
 use crate::zoned::ZoneConfig;
 use nand::{Faults, Geometry, GeometryError, Part, Timing};
 use serde::{Deserialize, Serialize};
+use sim::Discipline;
 use units::{Bytes, Ns};
 
 /// Configuration of a whole drive.
@@ -86,6 +87,17 @@ pub struct Flash {
     pub suspend_limit: u32,
     /// Whether contents are kept. If not, reads return zeros and a run takes less memory.
     pub keep_contents: bool,
+}
+
+impl Flash {
+    /// The queueing discipline of the dies, without the cost of a suspension.
+    pub(crate) fn discipline(&self) -> Discipline {
+        Discipline {
+            bypass_limit: u32::from(self.reads_first) * self.bypass_limit,
+            suspend_limit: self.suspend_limit,
+            suspend_cost: Ns::ZERO,
+        }
+    }
 }
 
 /// Firmware costs and buffers.

@@ -1,10 +1,11 @@
 //! The drive as a host uses it: power-on, commands, counters, power cut and shutdown.
 
 use crate::collect;
-use crate::config::{ConfigError, DriveConfig, Flash};
+use crate::config::{ConfigError, DriveConfig};
 use crate::fdp::EventLogs;
-use crate::front::Front;
+use crate::front::{Front, FrontMedia};
 use crate::frontier::Kind;
+use crate::jobs::Jobs;
 use crate::journal::Journal;
 use crate::layout::{Layout, NONE};
 use crate::ledger::{Ledger, Smart};
@@ -19,9 +20,9 @@ use crate::state::State;
 use crate::wlog::LINE;
 use crate::zoned::{self, ZoneStatus, Zones};
 use nand::{Counters, Nand, Payload, UNIT};
-use sim::{Discipline, Seed, Semaphore, Signal, Sim};
+use sim::{Seed, Semaphore, Signal, Sim};
 use std::cell::{Cell, RefCell};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use units::{Bytes, Extent, Ns, Origin, Placement, SECTOR};
 
 /// Content of a write.
@@ -111,12 +112,14 @@ pub enum IoError {
     Zone(#[from] ZoneStatus),
 }
 
-/// State shared by all tasks of the firmware.
+/// State shared by all tasks and jobs of the firmware.
 pub(crate) struct Core {
+    pub(crate) me: Weak<Self>,
     pub(crate) sim: Sim,
     pub(crate) config: DriveConfig,
     pub(crate) layout: Layout,
-    pub(crate) nand: Nand,
+    pub(crate) nand: Rc<Nand>,
+    pub(crate) jobs: Jobs,
     pub(crate) state: RefCell<State>,
     pub(crate) journal: RefCell<Journal>,
     pub(crate) map_cache: Option<MapCache>,
@@ -144,6 +147,49 @@ pub(crate) struct Core {
     pub(crate) front: Option<Front>,
     /// Policies of the caller that replace the firmware's own.
     pub(crate) policies: RefCell<Policies>,
+}
+
+impl Core {
+    /// Firmware with the state that the flash and the saved memory hold.
+    fn new(
+        sim: &Sim,
+        layout: Layout,
+        config: &DriveConfig,
+        nand: Rc<Nand>,
+        (dump, front, smart): (Option<Dump>, &FrontMedia, Smart),
+    ) -> Rc<Self> {
+        let (state, journal) = recover::rebuild(&layout, config, &nand, dump.as_ref());
+        let frontiers = state.frontiers.len();
+        let window = collect::window(&layout, config, frontiers as u32) as usize;
+        let core = Rc::new_cyclic(|me: &Weak<Self>| Self {
+            me: me.clone(),
+            sim: sim.clone(),
+            config: config.clone(),
+            buffer: Semaphore::new(sim, layout.buffer_pages as usize),
+            window: (0..layout.groups)
+                .map(|_| Semaphore::new(sim, window))
+                .collect(),
+            work: (0..frontiers).map(|_| Signal::default()).collect(),
+            collect: (0..layout.groups).map(|_| Signal::default()).collect(),
+            in_batch: (0..layout.groups).map(|_| Cell::default()).collect(),
+            space: Signal::default(),
+            progress: Signal::default(),
+            read_only: Cell::new(false),
+            smart: Cell::new(smart),
+            fdp: EventLogs::new(config.interface),
+            map_cache: MapCache::new(sim, config, &layout),
+            jobs: Jobs::new(sim.enroll(me.clone())),
+            state: RefCell::new(state),
+            journal: RefCell::new(journal),
+            front: Front::new(sim, config, &layout, front),
+            dump: RefCell::new(dump),
+            policies: RefCell::default(),
+            nand,
+            layout,
+        });
+        core.nand.serve(core.me.clone());
+        core
+    }
 }
 
 /// A drive under power.
@@ -212,48 +258,20 @@ impl Drive {
         let layout = Layout::new(config)?;
         let (whole, kept) = (config, media.zones);
         let config = &zoned::conventional(whole)?;
-        let discipline = discipline(&config.flash);
         let (timing, endurance) = (config.timing()?, config.endurance()?);
         let mut smart = media.smart;
         smart.power_cycles += 1;
-        let faults = config.faults;
         let nand = Nand::new(
             sim,
             media.cells,
             timing,
             endurance,
-            faults,
-            discipline,
+            config.faults,
+            config.flash.discipline(),
             seed,
         );
-        let (state, journal) = recover::rebuild(&layout, config, &nand, media.dump.as_ref());
-        let frontiers = state.frontiers.len();
-        let window = collect::window(&layout, config, frontiers as u32);
-        let core = Core {
-            sim: sim.clone(),
-            config: config.clone(),
-            buffer: Semaphore::new(sim, layout.buffer_pages as usize),
-            window: (0..layout.groups)
-                .map(|_| Semaphore::new(sim, window as usize))
-                .collect(),
-            work: (0..frontiers).map(|_| Signal::default()).collect(),
-            collect: (0..layout.groups).map(|_| Signal::default()).collect(),
-            in_batch: (0..layout.groups).map(|_| Cell::default()).collect(),
-            space: Signal::default(),
-            progress: Signal::default(),
-            read_only: Cell::new(false),
-            smart: Cell::new(smart),
-            fdp: EventLogs::new(config.interface),
-            map_cache: MapCache::new(sim, config, &layout),
-            state: RefCell::new(state),
-            journal: RefCell::new(journal),
-            dump: RefCell::new(media.dump),
-            front: Front::new(sim, config, &layout, &media.front),
-            policies: RefCell::default(),
-            nand,
-            layout,
-        };
-        let core = Rc::new(core);
+        let saved = (media.dump, &media.front, smart);
+        let core = Core::new(sim, layout, config, nand, saved);
         let zones = Zones::new(&core, whole, kept)?;
         let raw = Chunks::new(&core, whole)?;
         Ok(Self { core, zones, raw })
@@ -419,24 +437,6 @@ impl Drive {
         }
     }
 
-    /// Erase counts of the good blocks, and the number of bad blocks.
-    #[must_use]
-    pub fn wear(&self) -> (Vec<u32>, u64) {
-        let media = self.core.nand.media();
-        let mut erases = Vec::new();
-        let mut bad = 0;
-        let geometry = self.core.nand.geometry();
-        let blocks = 0..geometry.blocks() as usize;
-        for block in blocks.map(|index| geometry.block_at(index)) {
-            if media.state(block) == nand::BlockState::Bad {
-                bad += 1;
-            } else {
-                erases.push(media.erases(block));
-            }
-        }
-        (erases, bad)
-    }
-
     /// Bytes of host memory: those of the map and the tables of lines, and those of the flash
     /// media.
     #[must_use]
@@ -582,18 +582,5 @@ impl Drive {
             .sleep(self.core.config.controller.command)
             .await;
         self.core.flush().await
-    }
-}
-
-/// The queueing discipline of the dies of `flash`.
-fn discipline(flash: &Flash) -> Discipline {
-    let bypass_limit = match flash.reads_first {
-        true => flash.bypass_limit,
-        false => 0,
-    };
-    Discipline {
-        bypass_limit,
-        suspend_limit: flash.suspend_limit,
-        suspend_cost: Ns::ZERO,
     }
 }

@@ -68,3 +68,23 @@ impl Health {
         })
     }
 }
+
+impl Drive {
+    /// Erase counts of the good blocks, and the number of bad blocks.
+    #[must_use]
+    pub fn wear(&self) -> (Vec<u32>, u64) {
+        let media = self.core.nand.media();
+        let mut erases = Vec::new();
+        let mut bad = 0;
+        let geometry = self.core.nand.geometry();
+        let blocks = 0..geometry.blocks() as usize;
+        for block in blocks.map(|index| geometry.block_at(index)) {
+            if media.state(block) == nand::BlockState::Bad {
+                bad += 1;
+            } else {
+                erases.push(media.erases(block));
+            }
+        }
+        (erases, bad)
+    }
+}

@@ -7,13 +7,14 @@
 use crate::drive::{Core, IoError};
 use crate::fdp::FdpEventKind;
 use crate::frontier::Kind;
+use crate::jobs::{Unit, Work};
 use crate::layout::NONE;
 use crate::ledger::Cause;
 use crate::line::LineState;
 use crate::map::Where;
 use crate::recover::word;
 use crate::state::{Issue, State};
-use nand::{NandError, Payload, Program, Ticket};
+use nand::{Payload, Program, Ticket};
 use std::rc::Rc;
 
 /// Programs that the drive may issue while a line is open: the spare area stores stamps as
@@ -54,7 +55,8 @@ impl Core {
         let forced = queue.pushed > 0 || (queue.forced > 0 && !queue.borrowed);
         let line = queue.open;
         let room = state.room(&self.layout, line).expect("the line was opened");
-        let slots = state.gather(frontier, room, &mut dead);
+        let mut slots = self.jobs.list();
+        state.gather(frontier, room, &mut slots, &mut dead);
         for &slot in &dead {
             self.free_slot(&mut state, frontier, slot);
         }
@@ -75,6 +77,8 @@ impl Core {
         }
         if enough && !slots.is_empty() {
             self.issue(frontier, slots, None);
+        } else {
+            self.jobs.recycle(slots);
         }
     }
 
@@ -102,16 +106,17 @@ impl Core {
         }
     }
 
-    /// Starts the task that waits for a program. Programs reach their die in the order of
-    /// submission, because their tasks start in that order.
-    fn let_run(self: &Rc<Self>, issue: Issue, ticket: Ticket, first: Option<u64>) {
+    /// Starts a submitted program. Programs reach their die in the order of submission.
+    fn let_run(&self, issue: Issue, ticket: Ticket, first: Option<u64>) {
         let first = first.unwrap_or(issue.sequence);
-        let core = Rc::clone(self);
-        self.sim
-            .spawn_detached(async move { core.complete(issue, ticket, first).await });
+        self.start_job(Work::Program {
+            issue,
+            first,
+            ticket: Some(ticket),
+        });
     }
 
-    fn submit(self: &Rc<Self>, frontier: usize, slots: Vec<u32>) -> (Issue, Ticket) {
+    fn submit(&self, frontier: usize, slots: Vec<u32>) -> (Issue, Ticket) {
         let mut state = self.state.borrow_mut();
         let line = state.frontiers[frontier].open;
         let unit = state
@@ -119,8 +124,9 @@ impl Core {
             .expect("the open line has room");
         let sequence = state.in_flight.begin();
         let base = line * self.layout.line_pages + unit * self.layout.unit;
-        let mut words = Vec::with_capacity(self.layout.geometry.sectors_per_program() as usize);
-        let mut payload = Vec::new();
+        let mut memory = self.jobs.unit.borrow_mut();
+        let Unit { words, payload } = &mut *memory;
+        words.clear();
         for (position, &slot) in slots.iter().enumerate() {
             let (place, from) = (base + position as u32, state.slots.get(slot).old);
             state.place_slot(&self.layout, slot, line, place);
@@ -138,8 +144,8 @@ impl Core {
             .layout
             .line_data
             .saturating_sub(unit * self.layout.unit);
-        self.fill_up(&mut state, &mut words, data_end);
-        let ticket = self.program(&state, line, unit, sequence, &words, payload);
+        self.fill_up(&mut state, words, data_end);
+        let ticket = self.program(&state, line, unit, sequence, words, payload);
         state.lines.begin_program(line);
         let issue = Issue {
             frontier,
@@ -198,12 +204,16 @@ impl Core {
         }
         let per_page = self.layout.sectors_per_page as usize;
         if per_page > 1 {
-            let repeated = words.iter().flat_map(|&w| std::iter::repeat_n(w, per_page));
-            *words = repeated.collect();
+            let pages = words.len();
+            words.resize(pages * per_page, 0);
+            for page in (0..pages).rev() {
+                let word = words[page];
+                words[page * per_page..][..per_page].fill(word);
+            }
         }
     }
 
-    /// Submits one unit to the flash; `payload` is extended with zeros.
+    /// Submits one unit to the flash; `payload` is extended with zeros, and empty afterwards.
     pub(crate) fn program(
         &self,
         state: &State,
@@ -211,7 +221,7 @@ impl Core {
         unit: u32,
         sequence: u64,
         words: &[u32],
-        mut payload: Vec<Payload>,
+        payload: &mut Vec<Payload>,
     ) -> Ticket {
         let row = self.row(state, line, unit, self.layout.first_row(unit));
         let frontier = state.lines.lines[line as usize].frontier;
@@ -223,11 +233,11 @@ impl Core {
             stamp: sequence,
             label: word::label(line, frontier),
             words,
-            payload: &payload,
+            payload,
         };
-        self.nand
-            .submit_program(program)
-            .expect("the firmware keeps the rules of the flash")
+        let ticket = self.nand.submit_program(program);
+        payload.clear();
+        ticket.expect("the firmware keeps the rules of the flash")
     }
 
     /// All planes of a page row of a line's unit.
@@ -259,11 +269,13 @@ impl Core {
 
     fn write_summary(self: &Rc<Self>, state: &mut State, line: u32, unit: u32, frontier: usize) {
         let sequence = state.in_flight.begin();
-        let mut words = Vec::new();
+        let mut memory = self.jobs.unit.borrow_mut();
+        let Unit { words, payload } = &mut *memory;
+        words.clear();
         let data = self.layout.line_data;
         let data_end = data.saturating_sub(unit * self.layout.unit);
-        self.fill_up(state, &mut words, data_end);
-        let ticket = self.program(state, line, unit, sequence, &words, Vec::new());
+        self.fill_up(state, words, data_end);
+        let ticket = self.program(state, line, unit, sequence, words, payload);
         state.lines.begin_program(line);
         state.lines.lines[line as usize].issued = unit + 1;
         let issue = Issue {
@@ -276,15 +288,11 @@ impl Core {
         self.let_run(issue, ticket, None);
     }
 
-    /// Waits for a program; its slots are then mapped to flash. A failed unit is issued again
-    /// elsewhere. The sequence number of its first try stays under way until all its data, or newer
-    /// versions of them, are on flash: until then no version that it superseded is erased, and no
-    /// flush ends.
-    async fn complete(self: Rc<Self>, issue: Issue, ticket: Ticket, first: u64) {
-        if self.nand.finish_program(ticket).await == Err(NandError::ProgramFailed) {
-            self.retry(issue, first).await;
-            return;
-        }
+    /// Completes a program; its slots are then mapped to flash. A failed unit is issued again
+    /// elsewhere instead ([`Core::retry`]). The sequence number of its first try stays under way
+    /// until all its data, or newer versions of them, are on flash: until then no version that it
+    /// superseded is erased, and no flush ends.
+    pub(crate) fn complete(&self, issue: Issue, first: u64) {
         let mut state = self.state.borrow_mut();
         for &index in &issue.slots {
             state.map.prefetch(state.slots.get(index).page);
@@ -311,6 +319,7 @@ impl Core {
         if moved > 0 {
             self.window[group as usize].put(moved);
         }
+        self.jobs.recycle(issue.slots);
         self.finished();
     }
 
@@ -330,7 +339,7 @@ impl Core {
     }
 
     /// Issues the data of a failed program again, as far as they are still the newest.
-    async fn retry(self: &Rc<Self>, failed: Issue, first: u64) {
+    pub(crate) async fn retry(self: &Rc<Self>, failed: Issue, first: u64) {
         let mut slots = self.take_back(&failed);
         if failed.sequence != first {
             // The first number keeps the versions that this try superseded.

@@ -445,7 +445,7 @@ impl Core {
         words[0] = word::JOURNAL;
         let mut payload = vec![Payload::Zero; sectors];
         payload[0] = Payload::Bytes(Arc::new(page.encode()));
-        let ticket = self.program(&state, line, unit, sequence, &words, payload);
+        let ticket = self.program(&state, line, unit, sequence, &words, &mut payload);
         state.lines.begin_program(line);
         (line, unit, sequence, ticket)
     }

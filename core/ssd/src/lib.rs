@@ -47,6 +47,7 @@ mod health;
 pub mod image;
 mod inflight;
 mod issue;
+mod jobs;
 mod journal;
 mod layout;
 mod ledger;

@@ -4,6 +4,7 @@
 //! row of the same line are read in one operation. A line with reads under way is not erased.
 
 use crate::drive::{Core, IoError, Sink};
+use crate::jobs::Work;
 use crate::ledger::ReadCause;
 use crate::map::Where;
 use nand::{NandError, Payload, Priority, Row, UNIT};
@@ -13,8 +14,8 @@ use units::{Extent, SECTOR};
 /// One flash read: pages of one page row.
 pub(crate) struct RowRead {
     line: u32,
-    row: Row,
-    bytes: u32,
+    pub(crate) row: Row,
+    pub(crate) bytes: u32,
     /// First mapped page, for errors.
     page: u32,
 }
@@ -92,7 +93,7 @@ impl Core {
 
     /// Reads rows in parallel. All their lines are marked as being read before the first await.
     pub(crate) async fn read_rows(
-        self: &Rc<Self>,
+        &self,
         rows: Vec<RowRead>,
         cause: ReadCause,
     ) -> Result<(), IoError> {
@@ -105,8 +106,9 @@ impl Core {
         };
         let others: Vec<_> = rows
             .map(|read| {
-                let core = Rc::clone(self);
-                self.sim.spawn(async move { core.finish_row(read).await })
+                let (promise, end) = self.sim.promise();
+                self.start_job(Work::Row(read, promise));
+                end
             })
             .collect();
         let mut result = self.finish_row(first).await;
@@ -135,6 +137,15 @@ impl Core {
 
     async fn finish_row(&self, read: RowRead) -> Result<(), IoError> {
         let result = self.nand.read(read.row, read.bytes, Priority::Read).await;
+        self.row_ended(&read, result)
+    }
+
+    /// Result of a row read at its end.
+    pub(crate) fn row_ended(
+        &self,
+        read: &RowRead,
+        result: Result<(), NandError>,
+    ) -> Result<(), IoError> {
         self.end_reading(read.line);
         result.map_err(|error| {
             assert_eq!(

@@ -208,10 +208,15 @@ impl State {
         (0..host_pages).filter(is_bare).collect()
     }
 
-    /// Takes up to `room` live slots from the queues of a frontier, copies first; dead slots on the
-    /// way are added to `dead`.
-    pub(crate) fn gather(&mut self, frontier: usize, room: usize, dead: &mut Vec<u32>) -> Vec<u32> {
-        let mut slots = Vec::with_capacity(room);
+    /// Moves up to `room` live slots from the queues of a frontier to `slots`, copies first; dead
+    /// slots on the way are added to `dead`.
+    pub(crate) fn gather(
+        &mut self,
+        frontier: usize,
+        room: usize,
+        slots: &mut Vec<u32>,
+        dead: &mut Vec<u32>,
+    ) {
         while slots.len() < room {
             let Some(index) = self.frontiers[frontier].next_slot() else {
                 break;
@@ -222,7 +227,6 @@ impl State {
                 dead.push(index);
             }
         }
-        slots
     }
 
     /// Returns gathered slots to the front of their queues.

@@ -22,7 +22,7 @@ pub use parse::ParseError;
 pub use refusal::{Holder, NoSpace, Refusals, Refused};
 pub use size::{Bytes, GIB, KIB, MIB, TIB};
 pub use suggest::did_you_mean;
-pub use time::Ns;
+pub use time::{Ns, Rate};
 
 /// Bytes of one host-visible sector, the unit in which [`Lba`] counts: 512.
 pub const SECTOR: u64 = 512;

@@ -69,6 +69,47 @@ impl Ns {
     }
 }
 
+/// A rate in bytes per second with its reciprocal, for the hot path: spans without a division.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    bytes_per_second: u64,
+    /// 2⁶⁴ over the rate, rounded down; one less for a power of two.
+    reciprocal: u64,
+}
+
+impl Rate {
+    /// The rate of `bytes_per_second`.
+    ///
+    /// # Panics
+    /// If `bytes_per_second` is 0.
+    #[must_use]
+    pub const fn new(bytes_per_second: u64) -> Self {
+        Self {
+            bytes_per_second,
+            reciprocal: u64::MAX / bytes_per_second,
+        }
+    }
+
+    /// The same time as [`Ns::transfer`] returns.
+    #[inline]
+    #[must_use]
+    pub const fn span(self, bytes: u64) -> Ns {
+        let Some(scaled) = bytes.checked_mul(1_000_000_000) else {
+            return Ns::transfer(bytes, self.bytes_per_second);
+        };
+        // The error of the reciprocal times `scaled` is below 1, so the quotient is exact or one
+        // too small.
+        let quotient = ((scaled as u128 * self.reciprocal as u128) >> 64) as u64;
+        let rest = scaled - quotient * self.bytes_per_second;
+        let more = if rest > self.bytes_per_second {
+            2
+        } else {
+            (rest > 0) as u64
+        };
+        Ns(quotient + more)
+    }
+}
+
 impl Add for Ns {
     type Output = Self;
     fn add(self, other: Self) -> Self {
@@ -136,6 +177,36 @@ mod tests {
     fn a_transfer_rounds_up() {
         assert_eq!(Ns::transfer(4096, 1_200_000_000), Ns(3414));
         assert_eq!(Ns::transfer(0, 1), Ns(0));
+    }
+
+    #[test]
+    fn rate_agrees_with_the_division() {
+        let mut random = 1_u64;
+        let mut draw = || {
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            random >> (random >> 58)
+        };
+        let rates: Vec<u64> = (0..500).map(|_| draw().max(1)).collect();
+        let rates = rates
+            .into_iter()
+            .chain([1, 2, 3, 1 << 40, 1_200_000_000, u64::MAX]);
+        for rate in rates {
+            let exact = [
+                0,
+                1,
+                rate,
+                2 * (rate / 2),
+                u64::MAX / 1_000_000_000,
+                u64::MAX / 1_000_000_000 + 1,
+            ];
+            let random: Vec<u64> = (0..200).map(|_| draw() >> 16).collect();
+            for bytes in random.into_iter().chain(exact) {
+                let (span, divided) = (Rate::new(rate).span(bytes), Ns::transfer(bytes, rate));
+                assert_eq!(span, divided, "{bytes} bytes at {rate}");
+            }
+        }
     }
 
     #[test]

@@ -105,10 +105,7 @@ impl Bench {
         let kernel = Kernel::new();
         let sim = kernel.sim();
         let nand = Nand::new(&sim, media, tlc(), endurance, faults, discipline, Seed(7));
-        Self {
-            kernel,
-            nand: Rc::new(nand),
-        }
+        Self { kernel, nand }
     }
 
     /// Starts `what` as a task of its own.

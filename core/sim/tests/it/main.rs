@@ -1,5 +1,6 @@
 //! The contracts of the kernel, tested from outside.
 
+mod actor;
 mod kernel;
 mod server;
 mod sync;

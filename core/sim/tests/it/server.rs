@@ -1,12 +1,42 @@
 //! Tests of service times, order and suspension.
 
-use sim::{Class, Discipline, Kernel, Server, Service};
+use sim::{Actor, Class, Discipline, Kernel, Server, Service, TaskId};
 use std::cell::RefCell;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use units::Ns;
 
 const READ: Class = Class(0);
 const PROGRAM: Class = Class(1);
+
+/// A server on its own, and the end time of each job by number.
+struct Desk {
+    sim: sim::Sim,
+    server: RefCell<Server>,
+    ends: RefCell<Vec<u64>>,
+}
+
+impl Desk {
+    fn new(kernel: &Kernel, discipline: Discipline, jobs: usize) -> Rc<Self> {
+        let sim = kernel.sim();
+        Rc::new_cyclic(|desk: &Weak<Self>| {
+            let timer = sim.timer(sim.enroll(desk.clone()), 0);
+            Self {
+                server: RefCell::new(Server::new(discipline, timer)),
+                ends: RefCell::new(vec![0; jobs]),
+                sim,
+            }
+        })
+    }
+}
+
+impl Actor for Desk {
+    fn event(&self, _: u32, sequence: u64) -> Option<TaskId> {
+        if let Some(job) = self.server.borrow_mut().depart(sequence) {
+            self.ends.borrow_mut()[job as usize] = self.sim.now().0;
+        }
+        None
+    }
+}
 
 /// Runs jobs (arrival, class, span) and returns their end times in the order of `jobs`;
 /// programs are suspendable.
@@ -25,25 +55,22 @@ fn run(
     suspendable: fn(Class) -> bool,
 ) -> Vec<u64> {
     let kernel = Kernel::new();
-    let server = Rc::new(Server::new(discipline));
-    let ends = Rc::new(RefCell::new(vec![0; jobs.len()]));
-    for (index, &(at, class, span)) in jobs.iter().enumerate() {
-        let (sim, server, ends) = (kernel.sim(), Rc::clone(&server), Rc::clone(&ends));
+    let desk = Desk::new(&kernel, discipline, jobs.len());
+    for (job, &(at, class, span)) in (0..).zip(jobs) {
+        let (sim, desk) = (kernel.sim(), Rc::clone(&desk));
         kernel.sim().spawn_detached(async move {
             sim.sleep_until(Ns(at)).await;
             let service = Service {
                 class,
                 span: Ns(span),
                 suspendable: suspendable(class),
-                tag: 0,
             };
-            server.serve(&sim, service).await;
-            ends.borrow_mut()[index] = sim.now().0;
+            desk.server.borrow_mut().arrive(job, service);
         });
     }
     kernel.run();
-    assert!(server.is_idle());
-    ends.take()
+    assert!(desk.server.borrow().is_idle());
+    desk.ends.take()
 }
 
 #[test]
@@ -102,21 +129,17 @@ fn nested_suspensions_resume_in_turn() {
 #[test]
 fn busy_time_is_the_sum_of_the_spans() {
     let kernel = Kernel::new();
-    let server = Rc::new(Server::new(Discipline::FIFO));
-    for _ in 0..5 {
-        let (sim, server) = (kernel.sim(), Rc::clone(&server));
-        kernel.sim().spawn_detached(async move {
-            let service = Service {
-                class: READ,
-                span: Ns(30),
-                suspendable: false,
-                tag: 0,
-            };
-            server.serve(&sim, service).await;
-        });
+    let desk = Desk::new(&kernel, Discipline::FIFO, 5);
+    for job in 0..5 {
+        let service = Service {
+            class: READ,
+            span: Ns(30),
+            suspendable: false,
+        };
+        desk.server.borrow_mut().arrive(job, service);
     }
     kernel.run();
-    assert_eq!(server.meter().busy(), Ns(150));
+    assert_eq!(desk.server.borrow().meter().busy(), Ns(150));
     assert_eq!(kernel.sim().now(), Ns(150));
 }
 

@@ -1,0 +1,446 @@
+//! Operations under way, as records that events of dies and channels advance.
+//!
+//! A read is in its die, then on its channel; a program waits for a page register of its die, is
+//! on the channel, then in the die; an erase is on the channel, then in the die. The servers give
+//! back the number of a record at the end of each service, and the end of the last one reports
+//! the result, within the same event.
+//!
+//! Invariants: a record is in at most one queue, that of a server or of a die's registers; it
+//! exists from its submission until its result has been reported or fetched.
+
+use crate::device::{Nand, Priority};
+use crate::geometry::Row;
+use crate::load::Kind;
+use crate::media::NandError;
+use sim::{Actor, Discipline, Server, Service, TaskId, Timer};
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use units::Ns;
+
+/// Receiver of the result of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Report {
+    /// A task that goes on within the event of the end.
+    Task(TaskId),
+    /// The firmware ([`Nand::serve`]), with its number for the operation.
+    Firmware(u32),
+    /// None: the future that waited was dropped.
+    Dropped,
+}
+
+/// Firmware that starts operations without a task for each.
+pub trait Firmware {
+    /// Handles the end of operation `number`. The kernel polls the returned task within the same
+    /// event.
+    fn ended(&self, number: u32, result: Result<(), NandError>) -> Option<TaskId>;
+}
+
+#[derive(Clone, Copy)]
+pub(crate) enum Doing {
+    /// The number of the record is free.
+    Nothing,
+    Read {
+        /// Bytes on the channel; `None` if the data stay in the page register.
+        bytes: Option<u32>,
+        priority: Priority,
+        /// Number of passes that have failed.
+        failed: u32,
+        correct: bool,
+    },
+    Program {
+        /// Pages in each plane.
+        pages: u32,
+        /// Whether the data come over the channel into a page register.
+        from_channel: bool,
+    },
+    Erase,
+    Ended(Result<(), NandError>),
+}
+
+#[derive(Clone, Copy)]
+pub(crate) struct Operation {
+    pub(crate) row: Row,
+    pub(crate) doing: Doing,
+    pub(crate) report: Report,
+}
+
+impl Operation {
+    /// Makes the data of a submitted program come from the page registers.
+    pub(crate) fn keep_in_die(&mut self) {
+        if let Doing::Program { from_channel, .. } = &mut self.doing {
+            *from_channel = false;
+        }
+    }
+}
+
+/// Page registers of a die: one for the program in the array, one for the next transfer.
+const REGISTERS: u32 = 2;
+
+pub(crate) struct Die {
+    pub(crate) array: Server,
+    channel: u32,
+    registers: u32,
+    /// Programs that wait for a register.
+    waiting: VecDeque<u32>,
+}
+
+/// Dies, channels and the operations in them.
+pub(crate) struct Queues {
+    pub(crate) operations: Vec<Operation>,
+    free: Vec<u32>,
+    pub(crate) dies: Vec<Die>,
+    pub(crate) channels: Vec<Server>,
+    /// Programs that have just been given a register, and the timer of their events.
+    granted: VecDeque<u32>,
+    grants: Timer,
+}
+
+impl Queues {
+    /// Idle servers. Timers are numbered: dies, channels, grants of registers.
+    pub(crate) fn new(
+        dies: u32,
+        channels: u32,
+        (array, bus): (Discipline, Discipline),
+        timer: impl Fn(u32) -> Timer,
+    ) -> Self {
+        let die = |number| Die {
+            array: Server::new(array, timer(number)),
+            channel: number % channels,
+            registers: REGISTERS,
+            waiting: VecDeque::new(),
+        };
+        let channel = |number| Server::new(bus, timer(dies + number));
+        Self {
+            operations: Vec::new(),
+            free: Vec::new(),
+            dies: (0..dies).map(die).collect(),
+            channels: (0..channels).map(channel).collect(),
+            granted: VecDeque::new(),
+            grants: timer(dies + channels),
+        }
+    }
+
+    pub(crate) fn add(&mut self, row: Row, doing: Doing, report: Report) -> u32 {
+        let operation = Operation { row, doing, report };
+        if let Some(number) = self.free.pop() {
+            self.operations[number as usize] = operation;
+            return number;
+        }
+        self.operations.push(operation);
+        self.operations.len() as u32 - 1
+    }
+
+    fn release(&mut self, number: u32) {
+        self.operations[number as usize].doing = Doing::Nothing;
+        self.free.push(number);
+    }
+
+    /// Whether a program of an earlier page of one of the same blocks is in progress.
+    fn has_earlier(&self, than: Row) -> bool {
+        self.operations.iter().any(|operation| {
+            let row = operation.row;
+            matches!(operation.doing, Doing::Program { .. })
+                && row.die == than.die
+                && row.page < than.page
+                && row
+                    .blocks()
+                    .any(|block| than.blocks().any(|other| other == block))
+        })
+    }
+
+    /// Gives a register back, and grants it to the program that has waited longest.
+    fn put_register(&mut self, die: u32) {
+        let die = &mut self.dies[die as usize];
+        match die.waiting.pop_front() {
+            None => die.registers += 1,
+            Some(next) => {
+                self.granted.push_back(next);
+                self.grants.set_now();
+            }
+        }
+    }
+}
+
+impl Nand {
+    /// Starts a read as [`Nand::read`] does, and reports its end.
+    ///
+    /// # Errors
+    /// [`NandError::NoSuchRow`]; nothing is reported then.
+    #[inline]
+    pub fn start_read(
+        &self,
+        row: Row,
+        bytes: u32,
+        priority: Priority,
+        report: Report,
+    ) -> Result<(), NandError> {
+        self.geometry().check(&row)?;
+        self.begin_read(row, Some(bytes), priority, report);
+        Ok(())
+    }
+
+    #[inline]
+    pub(crate) fn begin_read(
+        &self,
+        row: Row,
+        bytes: Option<u32>,
+        priority: Priority,
+        report: Report,
+    ) -> u32 {
+        let doing = Doing::Read {
+            bytes,
+            priority,
+            failed: 0,
+            correct: true,
+        };
+        self.loads().begin(row.die, doing.kind());
+        let queues = &mut *self.queues.borrow_mut();
+        let number = queues.add(row, doing, report);
+        self.to_array(queues, number);
+        number
+    }
+
+    pub(crate) fn begin_program(&self, number: u32, report: Report) {
+        let queues = &mut *self.queues.borrow_mut();
+        let operation = &mut queues.operations[number as usize];
+        operation.report = report;
+        let Operation { row, doing, .. } = *operation;
+        self.loads().begin(row.die, doing.kind());
+        let die = &mut queues.dies[row.die as usize];
+        match doing {
+            Doing::Program {
+                from_channel: false,
+                ..
+            } => self.to_array(queues, number),
+            _ if die.registers == 0 => die.waiting.push_back(number),
+            _ => {
+                die.registers -= 1;
+                self.to_channel(queues, number);
+            }
+        }
+    }
+
+    pub(crate) fn begin_erase(&self, row: Row, report: Report) -> u32 {
+        self.loads().begin(row.die, Kind::Erase);
+        let queues = &mut *self.queues.borrow_mut();
+        let number = queues.add(row, Doing::Erase, report);
+        self.to_channel(queues, number);
+        number
+    }
+
+    #[inline]
+    fn to_array(&self, queues: &mut Queues, number: u32) {
+        let operation = &queues.operations[number as usize];
+        let service = self.in_array(&operation.doing);
+        let die = &mut queues.dies[operation.row.die as usize];
+        die.array.arrive(number, service);
+    }
+
+    #[inline]
+    fn to_channel(&self, queues: &mut Queues, number: u32) {
+        let operation = &queues.operations[number as usize];
+        let channel = queues.dies[operation.row.die as usize].channel;
+        let (bytes, priority) = match operation.doing {
+            Doing::Read {
+                bytes, priority, ..
+            } => (u64::from(bytes.unwrap_or(0)), priority),
+            Doing::Program { pages, .. } => {
+                let pages = pages * operation.row.planes.count_ones();
+                let bytes = u64::from(pages) * u64::from(self.geometry().page_bytes);
+                (bytes, Priority::Normal)
+            }
+            _ => (0, Priority::Erase),
+        };
+        let service = Service {
+            class: priority.class(),
+            span: self.timing().command + self.bus.span(bytes),
+            suspendable: priority != Priority::Read,
+        };
+        queues.channels[channel as usize].arrive(number, service);
+    }
+
+    /// The use of the array by an operation. Uses without the channel include its command cycles.
+    fn in_array(&self, doing: &Doing) -> Service {
+        let timing = self.timing();
+        let (priority, span) = match *doing {
+            Doing::Read {
+                bytes: Some(_),
+                priority,
+                ..
+            } => (priority, timing.read),
+            Doing::Read { priority, .. } => {
+                let pages = u64::from(self.geometry().pages_per_program);
+                (priority, Ns(timing.command.0 + timing.read.0 * pages))
+            }
+            Doing::Program {
+                from_channel: true, ..
+            } => (Priority::Normal, timing.program),
+            Doing::Program { .. } => (Priority::Normal, timing.command + timing.program),
+            _ => (Priority::Erase, timing.erase),
+        };
+        Service {
+            class: priority.class(),
+            span,
+            suspendable: !matches!(doing, Doing::Read { .. }),
+        }
+    }
+
+    /// Advances an operation that leaves the array. Returns its result if that was the last step.
+    #[inline]
+    fn leave_array(&self, queues: &mut Queues, number: u32) -> Option<Result<(), NandError>> {
+        let Operation { row, doing, .. } = queues.operations[number as usize];
+        match doing {
+            Doing::Read { .. } => self.sensed(queues, number),
+            Doing::Program {
+                pages,
+                from_channel,
+            } => {
+                if from_channel {
+                    queues.put_register(row.die);
+                }
+                debug_assert!(!queues.has_earlier(row), "programs of a block run in order");
+                Some(self.end_program(row, pages))
+            }
+            _ => Some(self.end_erase(row)),
+        }
+    }
+
+    /// Draws whether a pass of a read failed, and repeats it as often as the faults allow.
+    #[inline]
+    fn sensed(&self, queues: &mut Queues, number: u32) -> Option<Result<(), NandError>> {
+        let retry = self.needs_retry();
+        let operation = &mut queues.operations[number as usize];
+        let planes = operation.row.planes.count_ones();
+        let Doing::Read {
+            bytes,
+            failed,
+            correct,
+            ..
+        } = &mut operation.doing
+        else {
+            unreachable!("a read is sensed");
+        };
+        if bytes.is_none() && *failed == 0 {
+            let pages = self.geometry().pages_per_program;
+            self.count(|c| c.read_pages += u64::from(pages * planes));
+        }
+        if retry && *failed < self.faults.read_passes {
+            *failed += 1;
+            self.count(|c| c.read_retries += 1);
+            self.to_array(queues, number);
+            return None;
+        }
+        if retry {
+            *correct = false;
+            self.count(|c| c.uncorrectable += 1);
+        }
+        if bytes.is_none() {
+            let failed = Err(NandError::Uncorrectable);
+            return Some(if retry { failed } else { Ok(()) });
+        }
+        self.to_channel(queues, number);
+        None
+    }
+
+    /// As [`Nand::leave_array`], for the channel.
+    #[inline]
+    fn leave_channel(&self, queues: &mut Queues, number: u32) -> Option<Result<(), NandError>> {
+        let operation = &queues.operations[number as usize];
+        match operation.doing {
+            Doing::Read { correct, .. } => Some(self.end_read(operation.row, correct)),
+            _ => {
+                self.to_array(queues, number);
+                None
+            }
+        }
+    }
+}
+
+impl Actor for Nand {
+    fn event(&self, number: u32, sequence: u64) -> Option<TaskId> {
+        let mut queues = self.queues.borrow_mut();
+        let channel = (number as usize).checked_sub(queues.dies.len());
+        let (ended, result) = match channel {
+            None => {
+                let ended = queues.dies[number as usize].array.depart(sequence)?;
+                (ended, self.leave_array(&mut queues, ended)?)
+            }
+            Some(channel) if channel < queues.channels.len() => {
+                let ended = queues.channels[channel].depart(sequence)?;
+                (ended, self.leave_channel(&mut queues, ended)?)
+            }
+            Some(_) => {
+                let granted = queues.granted.pop_front()?;
+                self.to_channel(&mut queues, granted);
+                return None;
+            }
+        };
+        let operation = &mut queues.operations[ended as usize];
+        self.loads().end(operation.row.die, operation.doing.kind());
+        operation.doing = Doing::Ended(result);
+        match operation.report {
+            Report::Task(task) => Some(task),
+            Report::Dropped => {
+                queues.release(ended);
+                None
+            }
+            Report::Firmware(number) => {
+                queues.release(ended);
+                drop(queues);
+                self.firmware.get()?.upgrade()?.ended(number, result)
+            }
+        }
+    }
+}
+
+impl Doing {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Read { bytes: Some(_), .. } => Kind::Read,
+            Self::Erase => Kind::Erase,
+            _ => Kind::Program,
+        }
+    }
+}
+
+/// Future of the end of an operation that reports to the current task. An operation whose future
+/// is dropped goes on.
+pub(crate) struct End<'a> {
+    pub(crate) nand: &'a Nand,
+    pub(crate) number: u32,
+    pub(crate) taken: bool,
+}
+
+impl Future for End<'_> {
+    type Output = Result<(), NandError>;
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut queues = self.nand.queues.borrow_mut();
+        let Doing::Ended(result) = queues.operations[self.number as usize].doing else {
+            return Poll::Pending;
+        };
+        queues.release(self.number);
+        drop(queues);
+        self.taken = true;
+        Poll::Ready(result)
+    }
+}
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        if self.taken {
+            return;
+        }
+        let mut queues = self.nand.queues.borrow_mut();
+        match &mut queues.operations[self.number as usize] {
+            Operation {
+                doing: Doing::Ended(_),
+                ..
+            } => queues.release(self.number),
+            operation => operation.report = Report::Dropped,
+        }
+    }
+}
