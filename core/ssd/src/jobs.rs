@@ -70,10 +70,12 @@ impl Jobs {
         self.lists.borrow_mut().pop().unwrap_or_default()
     }
 
-    /// Takes back a list of slots.
+    /// Takes back a list of slots. Lists without memory, those of summaries, would pile up.
     pub(crate) fn recycle(&self, mut list: Vec<u32>) {
-        list.clear();
-        self.lists.borrow_mut().push(list);
+        if list.capacity() > 0 {
+            list.clear();
+            self.lists.borrow_mut().push(list);
+        }
     }
 }
 
