@@ -33,12 +33,20 @@ pub struct Seen {
     pub kind: FileKind,
     /// Size in bytes.
     pub size: u64,
-    /// Contents, page by page; those past the last one are zeros.
+    /// Contents, page by page; those past the last one are zeros. Of a symbolic link: one lost page
+    /// if the medium has lost its target.
     pub pages: Vec<Payload>,
     /// Target of a symbolic link; empty for other kinds.
     pub target: Vec<u8>,
     /// Owner, permissions and extended attributes.
     pub attributes: Attributes,
+}
+
+impl Seen {
+    /// Whether the medium has lost the target of this symbolic link.
+    fn has_lost_target(&self) -> bool {
+        self.kind == FileKind::Symlink && !self.pages.is_empty()
+    }
 }
 
 /// The whole recovered tree, by directory and name.
@@ -147,7 +155,13 @@ async fn see<B: Body>(body: &B, ino: Ino, lost: &dyn Fn() -> u64) -> vfs::Result
         seen.attributes.extended.insert(name, value);
     }
     match attr.kind {
-        FileKind::Symlink => seen.target = body.readlink(&inode).await?,
+        FileKind::Symlink => {
+            let before = lost();
+            match body.readlink(&inode).await {
+                Err(_) if lost() > before => seen.pages.push(Payload::Lost),
+                target => seen.target = target?,
+            }
+        }
         FileKind::Regular => {
             let pages = attr.size.div_ceil(PAGE).min(MOST_PAGES);
             seen.pages = vec![Payload::Zero; pages as usize];
@@ -187,6 +201,19 @@ fn ensure_new(met: &mut BTreeSet<Ino>, ino: Ino) -> vfs::Result<()> {
 /// A fault of one name, with a sentence about it.
 pub(crate) type Wrong = (Fault, String);
 
+/// Weight of a fault that the medium does not explain: more than all faults of a tree that it
+/// explains, so that the moment without the former is taken for the right one.
+const UNEXPLAINED: usize = 1 << 32;
+
+/// The weight of `faults`; of two moments, the one with the lighter faults explains a tree better.
+fn weight<'a>(faults: impl IntoIterator<Item = &'a Wrong>) -> usize {
+    let weight = |(fault, _): &Wrong| match fault {
+        Fault::Media => 1,
+        _ => UNEXPLAINED,
+    };
+    faults.into_iter().map(weight).sum()
+}
+
 /// A call that may have changed names at the moment that is compared, or not.
 struct Underway<'a> {
     /// Number of moments that certainly came before the call.
@@ -200,7 +227,8 @@ struct Underway<'a> {
 
 impl Chronicle {
     /// Faults of a recovered tree; empty if every promise was kept. Of several moments that
-    /// explain the tree in part, the faults at the one with the fewest are returned.
+    /// explain the tree in part, the faults at the one with the fewest are returned; those that the
+    /// medium explains count only between moments that are equal otherwise.
     #[must_use]
     pub fn judge(&self, shown: &Shown) -> Vec<(Fault, String)> {
         let mut underway = self.underway(shown);
@@ -243,10 +271,11 @@ impl Chronicle {
                 number += 1;
                 number <= pending || call.since <= at
             });
-            if found.len() < best.len() + underway.len() * 2 + forced.len() {
+            let names_of_calls = underway.len() * 2 + forced.len();
+            if weight(found.values()) < weight(&best) + names_of_calls * UNEXPLAINED {
                 let over = self.laid_over(&forced, at, &names, shown);
                 let excused = excused(&found, &underway, at, over);
-                if excused.len() < best.len() {
+                if weight(&excused) < weight(&best) {
                     best = excused;
                 }
             }
@@ -312,7 +341,8 @@ impl Chronicle {
 
     fn contents(&self, id: Id, seen: &Seen) -> Option<Wrong> {
         let file = &self.files[&id];
-        if (file.kind, file.ino) != (seen.kind, seen.ino) || file.target != seen.target {
+        let is_same = file.target == seen.target || seen.has_lost_target();
+        if (file.kind, file.ino) != (seen.kind, seen.ino) || !is_same {
             return Some((Fault::Corrupt, "is something else".to_owned()));
         }
         if !file.attributes.allows(&seen.attributes) {
@@ -320,7 +350,8 @@ impl Chronicle {
             return Some((Fault::Lost, what));
         }
         if file.kind != FileKind::Regular {
-            return None;
+            let what = "has a target that cannot be read".to_owned();
+            return seen.has_lost_target().then_some((Fault::Media, what));
         }
         let edits: Vec<&Edit> = self.edits(id).collect();
         let (least, most) = allowed_sizes(file, &edits);
@@ -378,10 +409,11 @@ fn excused(
     let mut instead = Vec::new();
     for call in underway.iter().filter(|call| call.since <= at) {
         let keys = call.names.iter();
-        let wrong = keys.clone().filter(|key| found.contains_key(**key)).count();
+        let wrong = weight(keys.clone().filter_map(|key| found.get(*key)));
         let happened = call.happened.iter();
         let happened = happened.filter(|(key, _)| !over.contains_key(*key));
-        if call.forced || happened.clone().count() < wrong {
+        let wrong_then = weight(happened.clone().map(|(_, wrong)| wrong));
+        if call.forced || wrong_then < wrong {
             keys.for_each(|key| drop(found.remove(*key)));
             instead.extend(happened.map(|(_, wrong)| wrong.clone()));
         }
@@ -396,7 +428,8 @@ fn compare_new(key: &Key, kind: FileKind, target: &[u8], seen: Option<&Seen>) ->
         return Some((Fault::Lost, format!("{} is gone", told(key))));
     };
     let empty = kind != FileKind::Regular || seen.size == 0;
-    let new = empty && seen.kind == kind && seen.target == target;
+    let is_same = seen.target == target || seen.has_lost_target();
+    let new = empty && seen.kind == kind && is_same;
     let what = || format!("{} is not what was being made", told(key));
     (!new).then(|| (Fault::Corrupt, what()))
 }

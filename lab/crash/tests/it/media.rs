@@ -91,3 +91,57 @@ fn lost_page_does_not_excuse_another_file() {
     let shorter = faults(a, Some(seen(Ino(11))));
     assert_eq!(shorter, [Fault::Lost], "a size is metadata of its own");
 }
+
+/// Fails if the moment after an unlink that is not durable is preferred, at which the name should
+/// not be there: it has as many faults as the right one.
+#[test]
+fn lost_page_does_not_make_a_later_moment_explain_the_tree() {
+    let history = history();
+    {
+        let mut history = history.borrow_mut();
+        let ticket = history.begin_names(&[(ROOT, b"a", Leads::Nowhere)]);
+        history.end_names(ticket, &[(ROOT, b"a", None)]);
+    }
+    let mut a = seen(Ino(10));
+    a.pages[1] = Payload::Lost;
+    let mut shown = Shown::default();
+    shown.add(ROOT, b"a", a);
+    shown.add(ROOT, b"b", seen(Ino(11)));
+    let judged = history.borrow().judge(&shown);
+    let faults: Vec<Fault> = judged.into_iter().map(|(fault, _)| fault).collect();
+    assert_eq!(faults, [Fault::Media]);
+}
+
+#[test]
+fn lost_target_of_a_link_counts_for_the_medium() {
+    let history = Rc::new(RefCell::new(Chronicle::default()));
+    {
+        let mut history = history.borrow_mut();
+        let leads = Leads::New(FileKind::Symlink, b"there");
+        let ticket = history.begin_names(&[(ROOT, b"l", leads)]);
+        history.made(Ino(12), FileKind::Symlink, b"there");
+        history.end_names(ticket, &[(ROOT, b"l", Some(Ino(12)))]);
+    }
+    let scribe = Scribe::new(Rc::clone(&history));
+    let force = scribe.begins(&Act::ForceAll);
+    scribe.ends(force, Some(0));
+    let judged = |target: &[u8], pages: Vec<Payload>| {
+        let mut shown = Shown::default();
+        let link = Seen {
+            kind: FileKind::Symlink,
+            size: 5,
+            target: target.to_vec(),
+            pages,
+            ..seen(Ino(12))
+        };
+        shown.add(ROOT, b"l", link);
+        let judged = history.borrow().judge(&shown);
+        judged
+            .into_iter()
+            .map(|(fault, _)| fault)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(judged(b"there", Vec::new()), []);
+    assert_eq!(judged(b"", vec![Payload::Lost]), [Fault::Media]);
+    assert_eq!(judged(b"", Vec::new()), [Fault::Corrupt]);
+}

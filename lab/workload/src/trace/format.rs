@@ -70,7 +70,7 @@ impl Format {
         Self::ALL.map(Self::name).join(", ")
     }
 
-    /// Whether [`write`](super::write) can produce this format.
+    /// Whether [`write`](super::write()) can produce this format.
     #[must_use]
     pub const fn is_written(self) -> bool {
         matches!(
