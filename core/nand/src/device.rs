@@ -254,9 +254,24 @@ impl Nand {
     /// [`NandError::NoSuchRow`] at once, [`NandError::Unreadable`] if a page is erased or
     /// torn, [`NandError::Uncorrectable`] if all passes fail.
     pub async fn read(&self, row: Row, bytes: u32, priority: Priority) -> Result<(), NandError> {
+        self.read_at_once(row, bytes, priority)?.await
+    }
+
+    /// As [`Nand::read`], but starts the read before the future is polled; the current task must
+    /// poll it.
+    ///
+    /// # Errors
+    /// [`NandError::NoSuchRow`]; the future has the others.
+    #[inline]
+    pub fn read_at_once(
+        &self,
+        row: Row,
+        bytes: u32,
+        priority: Priority,
+    ) -> Result<End<'_>, NandError> {
         self.geometry.check(&row)?;
         let number = self.begin_read(row, Some(bytes), priority, self.to_current());
-        self.end_of(number).await
+        Ok(self.end_of(number))
     }
 
     /// Result of a read after its transfer.

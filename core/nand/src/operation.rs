@@ -407,7 +407,7 @@ impl Doing {
 
 /// Future of the end of an operation that reports to the current task. An operation whose future
 /// is dropped goes on.
-pub(crate) struct End<'a> {
+pub struct End<'a> {
     pub(crate) nand: &'a Nand,
     pub(crate) number: u32,
     pub(crate) taken: bool,

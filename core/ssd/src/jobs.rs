@@ -129,7 +129,7 @@ impl Firmware for Core {
                 return Some(id);
             }
             Work::Program { issue, first, .. } => self.complete(issue, first),
-            Work::Row(read, end) => end.keep(self.row_ended(&read, result)),
+            Work::Row(read, end) => end.keep(self.row_ended((read.line, read.page), result)),
             Work::Copy(copy) if self.map_cache.is_some() => {
                 let core = self.this();
                 let rest = async move { core.copy_with_map(copy, result).await };
