@@ -7,7 +7,8 @@
 //!
 //! Invariants: events of actors and tasks form one order by (time, sequence number); the kernel
 //! holds actors weakly, so neither keeps the other alive; an event of an ended record or of a
-//! dropped actor is not run and not counted.
+//! dropped actor is not run and not counted. A record may be called in vain: by a wake for an ended
+//! task whose number it took.
 
 use crate::kernel::{OBSERVER, Slot};
 use crate::queue::Key;

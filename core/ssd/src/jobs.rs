@@ -34,6 +34,9 @@ pub(crate) enum Work {
 
 struct Job {
     id: TaskId,
+    /// Whether the flash operation has started. A wake for an ended task of the same number calls
+    /// the job again, in vain.
+    begun: bool,
     work: Work,
 }
 
@@ -88,7 +91,8 @@ impl Core {
             jobs.len() as u32 - 1
         });
         let id = self.sim.start_record(self.jobs.actor, number);
-        jobs[number as usize] = Some(Job { id, work });
+        let begun = false;
+        jobs[number as usize] = Some(Job { id, begun, work });
     }
 
     fn this(&self) -> Rc<Self> {
@@ -100,7 +104,10 @@ impl Actor for Core {
     fn event(&self, number: u32, _: u64) -> Option<TaskId> {
         let report = Report::Firmware(number);
         let mut jobs = self.jobs.jobs.borrow_mut();
-        let job = jobs[number as usize].as_mut().expect("a job starts once");
+        let job = jobs[number as usize].as_mut()?;
+        if std::mem::replace(&mut job.begun, true) {
+            return None;
+        }
         let (row, bytes, priority) = match &mut job.work {
             Work::Program { ticket, .. } => {
                 let ticket = ticket.take().expect("a program starts once");
@@ -119,7 +126,7 @@ impl Actor for Core {
 impl Firmware for Core {
     fn ended(&self, number: u32, result: Result<(), NandError>) -> Option<TaskId> {
         let job = self.jobs.jobs.borrow_mut()[number as usize].take();
-        let Job { id, work } = job.expect("a job ends once");
+        let Job { id, work, .. } = job.expect("a job ends once");
         self.jobs.free.borrow_mut().push(number);
         match work {
             Work::Program { issue, first, .. } if result.is_err() => {

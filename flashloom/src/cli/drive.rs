@@ -98,7 +98,10 @@ pub(crate) struct Create {
 impl Create {
     fn run(&self) -> Answer {
         if self.path.is_dir() {
-            return Err(Failure::at(&self.path, "a directory; expected a file"));
+            return Err(Failure::at(
+                &self.path,
+                "expected a file, found a directory",
+            ));
         }
         if self.path.exists() && !self.force {
             return Err(Failure::at(

@@ -39,7 +39,7 @@ impl Man {
     pub(crate) fn run(&self) -> Answer {
         let at = |error: std::io::Error| Failure::at(&self.dir, &error);
         if self.dir.exists() && !self.dir.is_dir() {
-            return Err(Failure::at(&self.dir, "a file; expected a directory"));
+            return Err(Failure::at(&self.dir, "expected a directory, found a file"));
         }
         fs::create_dir_all(&self.dir).map_err(at)?;
         clap_mangen::generate_to(super::declared(), &self.dir).map_err(at)?;

@@ -113,7 +113,7 @@ struct Covered {
     next: u64,
     cases: u64,
     points: u64,
-    /// Recoveries that ran; the other cuts left the state of one shortly before.
+    /// Recoveries that ran; a cut that leaves the state of a recent one is not recovered again.
     recovered: u64,
     recoveries_cut: u64,
     outside: u64,

@@ -29,7 +29,7 @@ fn each_command_has_a_page() {
     }
     assert!(pages.join("flashloom-drive-create.1").is_file());
     bench.write("file", "");
-    bench.refuses("man file", &["file: a file; expected a directory"]);
+    bench.refuses("man file", &["file: expected a directory, found a file"]);
 }
 
 #[test]

@@ -51,7 +51,7 @@ fn a_failed_import_leaves_the_drive_as_it_was() {
     bench.refuses("drive import d.flash large.img", &["large.img", "64 MiB"]);
     bench.refuses("drive import d.flash none.img", &["none.img"]);
     bench.refuses("drive import d.flash .", &[]);
-    bench.refuses("drive create .", &[".: a directory; expected a file"]);
+    bench.refuses("drive create .", &[".: expected a file, found a directory"]);
     bench.refuses(
         "drive export d.flash d.flash",
         &["d.flash", "also an input"],

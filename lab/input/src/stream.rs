@@ -67,7 +67,10 @@ fn peek<R: Read + Send>(
 /// If `input` cannot be read; of kind `InvalidData` if the line is too long.
 pub fn read_line(input: &mut dyn BufRead, line: &mut Vec<u8>, most: usize) -> io::Result<bool> {
     line.clear();
-    let ready = input.fill_buf()?;
+    let ready = match input.fill_buf() {
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => &[][..],
+        ready => ready?,
+    };
     if let Some(length) = memchr(b'\n', ready)
         && length <= most
     {

@@ -3,14 +3,15 @@
 use crate::power::{cut, run};
 use crate::steady::bare;
 use crate::support::{Mix, recover, tiny};
-use sim::{Kernel, Rng, Seed};
+use nand::Payload;
+use sim::{Kernel, Rng, Seed, Signal, timeout};
 use ssd::{
     ConfigError, Content, Drive, DriveConfig, Interface, Layout, Precondition, SpareSplit,
     VictimPolicy,
 };
 use std::cell::Cell;
 use std::rc::Rc;
-use units::{Bytes, Extent, Origin, Placement};
+use units::{Bytes, Extent, Ns, Origin, Placement};
 
 const WORKERS: u64 = 24;
 const REQUESTS: u64 = 300;
@@ -315,4 +316,41 @@ fn full_drive_makes_progress_with_hot_lines_and_one_handle_left() {
     }
     assert!(done.get() && !drive.is_read_only(), "it came to rest");
     drive.check();
+}
+
+/// Fails if a wake for an ended task reaches a program that took the number of that task: it would
+/// start twice.
+#[test]
+fn late_wake_of_an_ended_task_disturbs_no_program() {
+    let config = tiny(true);
+    let kernel = Kernel::new();
+    let media = Precondition::Fresh
+        .media(&config, Seed(1))
+        .expect("it fits");
+    let drive = Drive::ready(&kernel.sim(), &config, media, Seed(1)).expect("it was built");
+    let (sim, written) = (kernel.sim(), drive.clone());
+    kernel.block_on(async move {
+        for page in 0..200 {
+            let signal = Rc::new(Signal::default());
+            for _ in 0..8 {
+                let (sim, signal) = (sim.clone(), Rc::clone(&signal));
+                sim.clone().spawn_detached(async move {
+                    let late = timeout(&sim, Ns(1), signal.wait(&sim)).await;
+                    assert!(late.is_err());
+                });
+            }
+            sim.sleep(Ns(2)).await;
+            let extent = Extent::new(page * 4 * 8, 4 * 8);
+            let content = Content::Fill(page);
+            let done = written.write(extent, content, Placement(0), Origin(0), false);
+            done.await.expect("it has room");
+            sim.sleep(Ns(20_000)).await;
+            signal.notify(&sim);
+        }
+    });
+    kernel.run();
+    for page in 0..800 {
+        let contents = drive.peek(page);
+        assert_eq!(contents, Some(vec![Payload::Fill(u64::from(page / 4))]));
+    }
 }

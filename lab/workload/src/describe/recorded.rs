@@ -80,6 +80,14 @@ impl Passes {
 
     /// Begins the next pass; `false` if there is none. A trace without requests is read once.
     fn begin(&mut self) -> Result<bool, TraceError> {
+        let is_first = self.left + 1 == self.recorded.repeat;
+        if !self.begun && !is_first {
+            return Err(TraceError::Unfit {
+                name: self.recorded.path.display().to_string(),
+                expected: "a trace that can be read again".to_owned(),
+                found: "a later pass without a request".to_owned(),
+            });
+        }
         if self.left == 0 || !self.begun {
             return Ok(false);
         }
