@@ -26,8 +26,8 @@ use workload::shipped::Asked;
 ///
 /// The workload runs once per seed. At each chosen event of the simulation, a copy of the drive
 /// loses power, is powered on, recovered and read. Data that a completed fsync or flush made
-/// durable must be present, every other state must be one that the issued calls can produce, and
-/// the checkers of the on-disk format must pass. On raw stacks each unit of 4 KiB must hold its
+/// durable must be present, all else must be a state that the issued calls can produce, and the
+/// checkers of the on-disk format must pass. On raw stacks each unit of 4 KiB must hold its
 /// last flushed or FUA-written contents, or newer ones. The power is cut again during one recovery
 /// in four. The exit status is 1 if a check fails.
 #[derive(Args)]

@@ -19,7 +19,7 @@ use std::process::ExitCode;
 ///
 /// For one design, the output breaks its run time down by cause. Several designs are compared with
 /// a reference: base-cssd, or the first design if base-cssd is not among them. Designs: base-cssd,
-/// skybyte-c, -p, -w, -cp, -wp, -full, -ct, -wct, astriflash-cxl and dram-only. All designs run the
+/// skybyte-{c,p,w,cp,wp,full,ct,wct}, astriflash-cxl and dram-only. All designs run the
 /// same workload on the same flash; the sizes of caches and DRAM scale with the workload's memory.
 ///
 /// Programs: bfs, bc, radix, srad, ycsb, tpcc and dlrm, each with the parameters scale (small,

@@ -24,9 +24,9 @@ const MISSED: u8 = 1;
 
 /// Run the papers' experiments and judge each claim by the measured value
 ///
-/// With a paper or figure, print each of its claims. Without one, run the experiments of all papers
-/// and write report.md, report.html and report.json to a directory. The directory also keeps each
-/// finished run, so that an interrupted reproduction resumes. A figure takes seconds to minutes
+/// With a paper or figure, run it and print its claims. Without one, run the experiments of all
+/// papers and write report.md, report.html and report.json to a directory. The directory also keeps
+/// each finished run, so that an interrupted reproduction resumes. A figure takes seconds to minutes
 /// (bytefs/fig6: about five minutes on two cores), all papers take one to two hours.
 ///
 /// Verdicts, by the kind of claim:

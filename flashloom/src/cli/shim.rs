@@ -31,9 +31,9 @@ use std::process::{Command, ExitCode};
 /// writes were unsynced then fail with EIO until every process has closed the file, because these
 /// writes are lost. fallocate on a placed file succeeds without any effect, even on the length.
 ///
-/// A program without the library reads a short notice followed by zeros in place of a placed file's
-/// contents, and so does `cp -a`; under the library, reading such a copy fails with EIO. `shim
-/// view` shows the contents. Other programs see the current length of a placed file once the file
+/// Without the library, a program such as `cp -a` reads a short notice and zeros in place of a
+/// placed file's contents; under the library, reading a copy made so fails with EIO. `shim view`
+/// shows the contents. Other programs see the current length of a placed file once the file
 /// is closed or synced, or its last process has ended. Statically linked programs, Go programs,
 /// setuid programs and calls before main bypass the library. Rules choose the place of new files
 /// only: a placed file stays placed under other rules.

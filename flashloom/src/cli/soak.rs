@@ -35,8 +35,8 @@ const DRAWS: u64 = 64;
 ///
 /// Each case is drawn from the seed and the number of the case: a stack with switches, a workload
 /// with parameters, a drive with settings, flash failures and a precondition. A case that cannot
-/// run is drawn again. It is tested as by `flashloom crash`. A failing case is reduced and printed
-/// as a command that repeats the failure. The exit status is 1 if a check fails.
+/// run is drawn again; others are tested as by `flashloom crash`. A failing case is reduced and
+/// printed as a command that repeats the failure. The exit status is 1 if a check fails.
 #[derive(Args)]
 pub(crate) struct Soak {
     /// Seed of the cases
