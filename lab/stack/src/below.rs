@@ -308,10 +308,10 @@ impl Below {
     }
 
     /// Whether the mount of the host's mapping could not read metadata of blocks, so that it may
-    /// lack the newest versions of their sectors.
+    /// lack the newest versions of their sectors, or nodes that its journal changes.
     pub(crate) fn has_unread(&self) -> bool {
         let ftl = self.mounted().map(Mapping::ftl);
-        ftl.is_some_and(|ftl| ftl.stats().unreadable > 0)
+        ftl.is_some_and(|ftl| ftl.stats().unreadable > 0) || self.recovered().lost > 0
     }
 
     /// Counts of the recovery of a page-exchanging mapping at its mount.

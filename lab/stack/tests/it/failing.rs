@@ -48,6 +48,17 @@ fn lost_reads_do_not_excuse_a_lying_drive() {
     assert!(honest.media > 0, "{honest:#?}");
 }
 
+/// HyFiM's recovery changes parts of nodes that the medium cannot return, and says how many. The
+/// judge took these nodes for corrupted ones.
+#[test]
+fn lost_nodes_of_a_redone_record_count_for_the_medium() {
+    let text = "anything:ops=50,threads=2,size=256k,files=6";
+    let plan = plan("hyfim@ocssd", 128, Precondition::Fresh, text);
+    let found = cut(plan, 957_213, &["faults.read_retries=5000"], false);
+    assert!(found.media > 0, "{found:#?}");
+    assert!(found.holds(), "{:#?}", found.failures.first());
+}
+
 /// Every program fails, so the drive turns read-only. The undo journal of PMFS cannot be replayed
 /// then, and the check finds it full: both are the medium's.
 #[test]
