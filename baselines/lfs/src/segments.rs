@@ -149,7 +149,7 @@ impl Segments {
         self.lost.contains(&section)
     }
 
-    /// Number of blocks in lost sections that are not valid: files cannot use them.
+    /// Number of blocks in lost sections that are not valid. No log gives them out again.
     pub(crate) const fn lost_blocks(&self) -> u64 {
         self.lost_blocks
     }

@@ -22,7 +22,7 @@ pub enum Purpose {
     Inode,
     /// Directory entries and their indexes.
     Directory,
-    /// Extent trees and indirect blocks: the map from a file to its blocks, outside the inode.
+    /// Blocks that map a file to its blocks, outside the inode: extent trees, indirect blocks.
     Pointer,
     /// Extended attributes outside the inode.
     Attribute,

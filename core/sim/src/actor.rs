@@ -117,7 +117,8 @@ impl Sim {
         timers.get((OBSERVER.0 - id.0) as usize - 1).copied()
     }
 
-    /// Runs the event of `key` for `number` of `actor`. Returns false if the actor was dropped.
+    /// Runs the event of `key` for `number` of `actor`, and the task that it wakes. Returns false
+    /// if the actor was dropped.
     #[inline]
     pub(crate) fn deliver(&self, key: Key, actor: ActorId, number: u32) -> bool {
         let actor = self.state.actors.borrow()[actor.0 as usize].upgrade();

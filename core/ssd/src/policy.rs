@@ -12,7 +12,8 @@ use std::cmp::Reverse;
 use std::fmt;
 use std::sync::Arc;
 
-/// A function that chooses among lines that gain from being reclaimed; there is at least one.
+/// A function that chooses among the candidate lines, each with an invalid page; there is at least
+/// one.
 type ChooseLine = dyn for<'a> Fn(&'a [LineView]) -> &'a LineView + Send + Sync;
 
 /// A function that chooses the handle of a write.

@@ -21,7 +21,7 @@ use std::rc::Rc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use units::Bytes;
 
-/// Serve an emulated drive to real clients: NVMe/TCP, NBD, vhost-user, vfio-user or a file
+/// Serve an emulated drive over NVMe/TCP, NBD, vhost-user or vfio-user, or as a file
 ///
 /// --file exposes the drive as the file `drive` in a directory. A loop device over this file
 /// (losetup --direct-io=on -b 4096) can hold any file system of the kernel.

@@ -3,7 +3,7 @@
 use rustix::io::Errno;
 use std::path::PathBuf;
 
-/// A directory or a workload that cannot be used.
+/// Reason for which a workload cannot be played in a directory.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
     /// The directory cannot be opened or read.

@@ -101,7 +101,7 @@ fn not_steady(run: &Run) -> Option<String> {
         None => "Repeat the run with --until steady.".to_owned(),
     };
     Some(format!(
-        "{label} (*): WAF, data moved by GC, life and tail latency are not final. {found} {instead}"
+        "{label} (*): WAF, data moved by GC, rated writes, drive life and tail latency are not final. {found} {instead}"
     ))
 }
 

@@ -167,7 +167,7 @@ pub(crate) mod root_ref {
     }
 }
 
-/// The keys of a [`UUID_SUBVOL`](kind::UUID_SUBVOL).
+/// Key of the [`UUID_SUBVOL`](kind::UUID_SUBVOL) item of the subvolume `uuid` in the UUID tree.
 pub(crate) fn uuid_key(uuid: Uuid) -> Key {
     let half = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| uuid[at + byte]));
     Key::new(half(0), kind::UUID_SUBVOL, half(8))

@@ -165,7 +165,7 @@ pub enum ZoneStatus {
     /// The state machine has no such step.
     #[error("Invalid Zone State Transition")]
     InvalidTransition,
-    /// Acknowledged data cannot be written to flash.
+    /// Data cannot be written to flash.
     #[error("Write Fault: a program of the flash has failed")]
     WriteFault,
     /// The flash returned more bit errors than can be corrected.

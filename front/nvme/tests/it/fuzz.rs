@@ -36,7 +36,7 @@ fn arbitrary_bytes_on_a_new_connection_do_no_harm() {
         });
 }
 
-/// One unit, most of which makes sense.
+/// One protocol data unit from the host; most are valid.
 #[derive(Clone, Debug, TypeGenerator)]
 enum Sent {
     Command {

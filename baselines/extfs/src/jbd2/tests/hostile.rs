@@ -12,8 +12,8 @@ fn open(disk: host::RamDisk, kernel: &Kernel, runs: Vec<Run>) -> Option<JournalE
     })
 }
 
-/// Turns the checksums of a log off, so that recovery does not detect damage.
-fn gullible(mut log: Vec<u8>) -> Vec<u8> {
+/// `log` with the feature bits for checksums cleared, so that recovery does not detect damage.
+fn without_checksums(mut log: Vec<u8>) -> Vec<u8> {
     log[0x28..0x2c].copy_from_slice(&3_u32.to_be_bytes());
     log
 }
@@ -45,7 +45,7 @@ fn recovery_of_a_damaged_log_does_not_panic_or_hang() {
             let mut log = if round % 2 == 0 {
                 whole.clone()
             } else {
-                gullible(whole.clone())
+                without_checksums(whole.clone())
             };
             damage(&mut log, &mut rng);
             let kernel = Kernel::new();

@@ -30,8 +30,7 @@ const SMALL: Tpcc = Tpcc {
 struct Made {
     thread: ThreadId,
     call: Call,
-    /// Coverage of a sync, fixed when it began: log up to this position, copies up to this number,
-    /// pages of that file.
+    /// Coverage of a sync, fixed when it began: end of the log, number of the last copy, pages.
     covers: (u64, u64, BTreeSet<PageId>),
 }
 
