@@ -192,7 +192,7 @@ fn not_kept(failure: &Failure) -> String {
     format!("flashloom: these runs were not added to the history: {failure}")
 }
 
-/// Break down a run's page programs by cause and by origin of the data
+/// Break down a run's page programs by cause and by the file that the data belong to
 ///
 /// For a drive file that is being served, the output covers its activity since power-on.
 #[derive(Args)]

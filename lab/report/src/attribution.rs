@@ -257,8 +257,8 @@ pub fn relative_to(runs: &[&Run]) -> String {
         false => {
             let stack = human::name(&first.stack, 40);
             format!(
-                "× compares each run with the first one of the same precondition and variant, such \
-                 as {stack}"
+                "× is relative to the first run of the same precondition and variant (here \
+                 {stack})"
             )
         }
     }

@@ -80,8 +80,7 @@ fn not_steady(run: &Run) -> Option<String> {
         _ => (
             "not steady",
             format!(
-                "WAF changed by more than 2 % between the last two windows of {window}, or one of \
-                 them erased nothing."
+                "Of the last two windows of {window}, WAF differs by over 2 %, or one had no erase."
             ),
         ),
     };

@@ -113,7 +113,7 @@ impl Papers {
     #[must_use]
     pub fn results(&self) -> ([&'static str; COLUMNS], Vec<[String; COLUMNS]>) {
         let titles = [
-            "paper",
+            "system",
             "claims",
             "primary",
             "held",
@@ -122,7 +122,7 @@ impl Papers {
             "not measured",
             "held of measured",
             "held of secondary set-ups",
-            "held of claims that do not test the paper's systems",
+            "held of other claims",
             "median factor",
         ];
         let papers = self.papers.iter();
