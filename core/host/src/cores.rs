@@ -37,7 +37,8 @@ impl Core {
     }
 
     /// Reserves `span` of work and returns its end time; None if the core is held.
-    fn reserve(&self, span: Ns) -> Option<Ns> {
+    #[inline]
+    pub(crate) fn reserve(&self, span: Ns) -> Option<Ns> {
         if !self.turn.try_take(1) {
             return None;
         }
@@ -47,7 +48,7 @@ impl Core {
     }
 
     /// Reserves `span` of work once the core is not held, and returns its end time.
-    async fn reserved(&self, span: Ns) -> Ns {
+    pub(crate) async fn reserved(&self, span: Ns) -> Ns {
         if let Some(over) = self.reserve(span) {
             return over;
         }

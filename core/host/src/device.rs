@@ -6,10 +6,10 @@
 use crate::byte_device::Posting;
 use crate::config::{HostConfig, HostError};
 use crate::cores::{Computing, Core};
-use crate::ledger::{Ledger, Traffic, Who};
-use crate::link::Direction;
+use crate::ledger::{Ledger, Who};
+use crate::link::{Direction, Wire};
 use sim::{Semaphore, Sim, Timeline};
-use ssd::{Content, Drive, IoError, Sink};
+use ssd::{Command, Content, Drive, IoError, Sink};
 use std::cell::RefCell;
 use std::rc::Rc;
 use units::{Extent, Ns, Placement};
@@ -21,7 +21,7 @@ const SUBMISSION: u64 = 64;
 //= nvme-2.0 3.3.3.2
 const COMPLETION: u64 = 16;
 /// Bytes of the descriptor of one range to deallocate; the drive fetches it like data.
-const RANGE: u64 = 16;
+pub(crate) const RANGE: u64 = 16;
 
 /// The host's part of the latency of a command on an idle machine, by step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +49,40 @@ impl Parts {
     }
 }
 
+/// Times of the steps of commands, which the configuration determines.
+pub(crate) struct Times {
+    pub(crate) submission: Ns,
+    pub(crate) fetch: Ns,
+    pub(crate) round_trip: Ns,
+    /// Time that a completion occupies the link.
+    pub(crate) completion: Ns,
+    pub(crate) notice: Ns,
+    pub(crate) complete: Ns,
+    pub(crate) wire: Wire,
+}
+
+impl Times {
+    fn new(config: &HostConfig) -> Self {
+        let Parts {
+            submit,
+            fetch,
+            data_to_host,
+            notice,
+            complete,
+            ..
+        } = config.parts(0, 0);
+        Self {
+            submission: submit,
+            fetch,
+            round_trip: config.link.round_trip,
+            completion: data_to_host,
+            notice,
+            complete,
+            wire: Wire::new(&config.link),
+        }
+    }
+}
+
 /// Busy time of the host's resources so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Busy {
@@ -65,7 +99,8 @@ pub(crate) struct Shared {
     pub(crate) config: HostConfig,
     pub(crate) drive: Drive,
     pub(crate) cores: Vec<Rc<Core>>,
-    queues: Vec<Semaphore>,
+    pub(crate) times: Times,
+    pub(crate) queues: Vec<Semaphore>,
     pub(crate) to_drive: Timeline,
     pub(crate) to_host: Timeline,
     pub(crate) ledger: RefCell<Ledger>,
@@ -81,9 +116,9 @@ pub struct BlockDevice {
 /// One queue pair of a [`BlockDevice`], and the core that serves it.
 #[derive(Clone)]
 pub struct QueuePair {
-    shared: Rc<Shared>,
-    queue: usize,
-    core: usize,
+    pub(crate) shared: Rc<Shared>,
+    pub(crate) queue: usize,
+    pub(crate) core: usize,
 }
 
 impl BlockDevice {
@@ -115,6 +150,7 @@ impl BlockDevice {
             to_host: Timeline::default(),
             ledger: RefCell::default(),
             posting,
+            times: Times::new(&config),
             config,
             drive,
         };
@@ -219,7 +255,7 @@ impl QueuePair {
         let result = self.shared.drive.read(extent, sink).await;
         let bytes = if result.is_ok() { extent.bytes() } else { 0 };
         self.complete(bytes).await;
-        self.book(result, who, |t| t.read.block += extent.bytes())
+        self.booked(result, Command::Read(extent), who)
     }
 
     /// Writes `content` to `extent`. The write is durable as the drive promises, or on
@@ -241,7 +277,8 @@ impl QueuePair {
             .write(extent, content, placement, who.origin, fua)
             .await;
         self.complete(0).await;
-        self.book(result, who, |t| t.write.block += extent.bytes())
+        let command = Command::Write(extent, placement, who.origin, fua);
+        self.booked(result, command, who)
     }
 
     /// Deallocates `extent`.
@@ -252,10 +289,7 @@ impl QueuePair {
         self.submit(RANGE).await;
         let result = self.shared.drive.trim(extent).await;
         self.complete(0).await;
-        if result.is_ok() {
-            self.shared.ledger.borrow_mut().trimmed += extent.bytes();
-        }
-        result
+        self.booked(result, Command::Trim(extent), Who::default())
     }
 
     /// Makes every completed write durable.
@@ -266,46 +300,17 @@ impl QueuePair {
         self.submit(0).await;
         let result = self.shared.drive.flush().await;
         self.complete(0).await;
-        if result.is_ok() {
-            self.shared.ledger.borrow_mut().flushes += 1;
-        }
-        result
+        self.booked(result, Command::Flush, Who::default())
     }
 
-    /// Submits a command: brings it, and `bytes` of data, to the controller.
-    pub(crate) async fn submit(&self, bytes: u64) {
-        self.shared.push_posted().await;
-        let Shared { sim, config, .. } = &*self.shared;
-        self.shared.queues[self.queue].take(1).await;
-        let core = &self.shared.cores[self.core];
-        let (span, fetch) = (config.cpu.submission(), config.fetch());
-        core.serve_then(span, fetch).await;
-        if bytes > 0 {
-            let span = config.link.transfer(bytes, Direction::ToDrive);
-            let link = &self.shared.to_drive;
-            link.serve_then(sim, span, config.link.round_trip).await;
-        }
-    }
-
-    /// Completes a command: brings `bytes` of data and the completion to the program.
-    pub(crate) async fn complete(&self, bytes: u64) {
-        let Shared { sim, config, .. } = &*self.shared;
-        let parts = config.parts(0, bytes);
-        let link = &self.shared.to_host;
-        link.serve_then(sim, parts.data_to_host, parts.notice).await;
-        self.shared.queues[self.queue].put(1);
-        let core = &self.shared.cores[self.core];
-        core.serve(parts.complete).await;
-    }
-
-    fn book(
+    fn booked(
         &self,
         result: Result<(), IoError>,
+        command: Command,
         who: Who,
-        add: impl Fn(&mut Traffic),
     ) -> Result<(), IoError> {
         if result.is_ok() {
-            self.shared.ledger.borrow_mut().book(who, add);
+            self.count(command, who);
         }
         result
     }

@@ -35,6 +35,7 @@ mod pm;
 mod port;
 mod ram;
 mod raw;
+mod request;
 mod swap;
 mod zoned;
 
@@ -53,6 +54,7 @@ pub use pm::{Pm, PmConfig, PmError, PmMedia, PmWatch, Region, Regions};
 pub use port::{BlockPort, deallocate};
 pub use ram::{RamDisk, RamZones, ZoneAtRest, ZonesAtRest};
 pub use raw::{RawDevice, RawMark, RawPort};
+pub use request::Request;
 pub use swap::{PageChange, SwapPort};
 #[doc(hidden)]
 pub use units::pass_on;

@@ -19,7 +19,7 @@
 
 use crate::config::HostError;
 use serde::{Deserialize, Serialize};
-use units::Ns;
+use units::{Ns, Rate};
 
 /// Bytes of a memory write's packet besides its payload.
 //= neugebauer2018 3
@@ -39,6 +39,16 @@ pub enum Direction {
     ToDrive,
     /// To the host: the drive writes host memory.
     ToHost,
+}
+
+impl Direction {
+    /// Bytes of a packet of data besides its payload.
+    const fn overhead(self) -> u64 {
+        match self {
+            Self::ToDrive => COMPLETION_OVERHEAD,
+            Self::ToHost => WRITE_OVERHEAD,
+        }
+    }
 }
 
 /// Configuration of the PCI Express link between host and drive.
@@ -98,11 +108,7 @@ impl Link {
     /// packets.
     #[must_use]
     pub const fn wire_bytes(&self, payload: u64, direction: Direction) -> u64 {
-        let overhead = match direction {
-            Direction::ToDrive => COMPLETION_OVERHEAD,
-            Direction::ToHost => WRITE_OVERHEAD,
-        };
-        payload + overhead * payload.div_ceil(self.max_payload as u64)
+        payload + direction.overhead() * payload.div_ceil(self.max_payload as u64)
     }
 
     /// Time that a core's store of `payload` bytes occupies the link to the drive.
@@ -137,6 +143,30 @@ impl Link {
     }
 }
 
+/// A link with reciprocals of its numbers, for the hot path.
+pub(crate) struct Wire {
+    rate: Rate,
+    /// Maximum payload of a packet, as a power of two.
+    payload_bits: u32,
+}
+
+impl Wire {
+    /// The wire of a checked link.
+    pub(crate) const fn new(link: &Link) -> Self {
+        Self {
+            rate: Rate::new(link.bytes_per_s()),
+            payload_bits: link.max_payload.trailing_zeros(),
+        }
+    }
+
+    /// The same time as [`Link::transfer`] returns.
+    #[inline]
+    pub(crate) const fn transfer(&self, payload: u64, direction: Direction) -> Ns {
+        let packets = (payload + (1 << self.payload_bits) - 1) >> self.payload_bits;
+        self.rate.span(payload + direction.overhead() * packets)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -154,6 +184,35 @@ mod tests {
         assert_eq!(rate(3, 1), 984_615_384);
         assert_eq!(rate(4, 4), 7_876_923_076);
         assert_eq!(rate(5, 16), 63_015_384_615);
+    }
+
+    #[test]
+    fn wire_takes_the_times_of_its_link() {
+        for (generation, lanes, max_payload) in [(3, 1, 128), (4, 4, 256), (5, 16, 4096)] {
+            let link = Link {
+                generation,
+                lanes,
+                max_payload,
+                ..Link::default()
+            };
+            let wire = Wire::new(&link);
+            for payload in [
+                0,
+                1,
+                16,
+                127,
+                128,
+                4096,
+                4097,
+                1 << 20,
+                u64::from(u32::MAX) * 512,
+            ] {
+                for direction in [Direction::ToDrive, Direction::ToHost] {
+                    let expected = link.transfer(payload, direction);
+                    assert_eq!(wire.transfer(payload, direction), expected, "{payload}");
+                }
+            }
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::faults::Faults;
 use crate::geometry::{BlockId, Geometry, Row};
 use crate::load::Loads;
 use crate::media::{Media, NandError};
-use crate::operation::{Doing, End, Firmware, Operation, Queues, Report};
+use crate::operation::{Doing, End, Firmware, Operation, Queues, Reading, Report};
 use crate::part::Timing;
 use crate::payload::Payload;
 use crate::watch::Watches;
@@ -254,24 +254,25 @@ impl Nand {
     /// [`NandError::NoSuchRow`] at once, [`NandError::Unreadable`] if a page is erased or
     /// torn, [`NandError::Uncorrectable`] if all passes fail.
     pub async fn read(&self, row: Row, bytes: u32, priority: Priority) -> Result<(), NandError> {
-        self.read_at_once(row, bytes, priority)?.await
+        let Reading(number) = self.read_at_once(row, bytes, priority)?;
+        self.end_of(number).await
     }
 
-    /// As [`Nand::read`], but starts the read before the future is polled; the current task must
-    /// poll it.
+    /// Starts a read as [`Nand::read`] does, for the current task or record, which is called at
+    /// its end and then calls [`Nand::take_end`].
     ///
     /// # Errors
-    /// [`NandError::NoSuchRow`]; the future has the others.
+    /// [`NandError::NoSuchRow`]; the end has the others.
     #[inline]
     pub fn read_at_once(
         &self,
         row: Row,
         bytes: u32,
         priority: Priority,
-    ) -> Result<End<'_>, NandError> {
+    ) -> Result<Reading, NandError> {
         self.geometry.check(&row)?;
         let number = self.begin_read(row, Some(bytes), priority, self.to_current());
-        Ok(self.end_of(number))
+        Ok(Reading(number))
     }
 
     /// Result of a read after its transfer.
@@ -301,7 +302,7 @@ impl Nand {
     fn end_of(&self, number: u32) -> End<'_> {
         End {
             nand: self,
-            number,
+            operation: Reading(number),
             taken: false,
         }
     }

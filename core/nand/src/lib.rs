@@ -45,7 +45,7 @@ pub use faults::Faults;
 pub use geometry::{BlockId, Geometry, GeometryError, MAX_PLANES, Row};
 pub use load::Load;
 pub use media::{BlockDelta, BlockImage, BlockImageError, Media, NandError};
-pub use operation::{End, Firmware, Report};
+pub use operation::{Firmware, Reading, Report};
 pub use part::{PARTS, Part, Timing};
 pub use payload::{PART, Partly, Payload, UNIT};
 pub use watch::{Spot, Watch};

@@ -405,11 +405,41 @@ impl Doing {
     }
 }
 
+/// A read that reports to the task or record that has started it.
+#[must_use = "the result of a read must be taken"]
+#[derive(Debug)]
+pub struct Reading(pub(crate) u32);
+
+impl Nand {
+    /// Takes the result of a read; `None` before its end.
+    #[inline]
+    pub fn take_end(&self, reading: &Reading) -> Option<Result<(), NandError>> {
+        let mut queues = self.queues.borrow_mut();
+        let Doing::Ended(result) = queues.operations[reading.0 as usize].doing else {
+            return None;
+        };
+        queues.release(reading.0);
+        Some(result)
+    }
+
+    /// Lets a read go on whose result was not taken and will not be.
+    pub fn abandon(&self, reading: &Reading) {
+        let mut queues = self.queues.borrow_mut();
+        match &mut queues.operations[reading.0 as usize] {
+            Operation {
+                doing: Doing::Ended(_),
+                ..
+            } => queues.release(reading.0),
+            operation => operation.report = Report::Dropped,
+        }
+    }
+}
+
 /// Future of the end of an operation that reports to the current task. An operation whose future
 /// is dropped goes on.
-pub struct End<'a> {
+pub(crate) struct End<'a> {
     pub(crate) nand: &'a Nand,
-    pub(crate) number: u32,
+    pub(crate) operation: Reading,
     pub(crate) taken: bool,
 }
 
@@ -418,12 +448,9 @@ impl Future for End<'_> {
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut queues = self.nand.queues.borrow_mut();
-        let Doing::Ended(result) = queues.operations[self.number as usize].doing else {
+        let Some(result) = self.nand.take_end(&self.operation) else {
             return Poll::Pending;
         };
-        queues.release(self.number);
-        drop(queues);
         self.taken = true;
         Poll::Ready(result)
     }
@@ -431,16 +458,8 @@ impl Future for End<'_> {
 
 impl Drop for End<'_> {
     fn drop(&mut self) {
-        if self.taken {
-            return;
-        }
-        let mut queues = self.nand.queues.borrow_mut();
-        match &mut queues.operations[self.number as usize] {
-            Operation {
-                doing: Doing::Ended(_),
-                ..
-            } => queues.release(self.number),
-            operation => operation.report = Report::Dropped,
+        if !self.taken {
+            self.nand.abandon(&self.operation);
         }
     }
 }

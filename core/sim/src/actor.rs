@@ -20,7 +20,7 @@ use units::Ns;
 /// A model that handles events by itself.
 pub trait Actor {
     /// Handles an event of timer or record `number`, scheduled as the `sequence`-th one. The
-    /// kernel polls the returned task within the same event.
+    /// kernel polls the returned task, or calls the returned record, within the same event.
     fn event(&self, number: u32, sequence: u64) -> Option<TaskId>;
 }
 
@@ -125,8 +125,18 @@ impl Sim {
         let Some(actor) = actor else { return false };
         self.begin(key);
         if let Some(task) = actor.event(number, key.sequence()) {
-            self.resume(task);
+            self.resume(task, key);
         }
         true
+    }
+
+    /// Calls `actor` with `number` within the event of `key`; does nothing if it was dropped.
+    #[inline]
+    pub(crate) fn call(&self, key: Key, actor: ActorId, number: u32) {
+        let actor = self.state.actors.borrow()[actor.0 as usize].upgrade();
+        let task = actor.and_then(|actor| actor.event(number, key.sequence()));
+        if let Some(task) = task {
+            self.resume(task, key);
+        }
     }
 }

@@ -219,13 +219,13 @@ impl Sim {
     #[must_use]
     pub fn next_time(&self) -> Option<Ns> {
         if self.state.ready.borrow().is_empty() {
-            self.state.timers.borrow().peek().map(Key::time)
+            self.state.timers.borrow_mut().peek().map(Key::time)
         } else {
             Some(self.now())
         }
     }
 
-    /// The task that the kernel is polling.
+    /// The task that the kernel is polling, or the record that it has called.
     #[inline]
     #[must_use]
     pub fn current(&self) -> TaskId {
@@ -249,6 +249,17 @@ impl Sim {
             until: Ns(time.0.min(END.0)),
             armed: false,
         }
+    }
+
+    /// Schedules the current task or record to go on at `time`. Returns false, and schedules
+    /// nothing, if `time` is not in the future.
+    #[inline]
+    pub fn alarm(&self, time: Ns) -> bool {
+        let ahead = self.now() < Ns(time.0.min(END.0));
+        if ahead {
+            self.schedule(time, self.current());
+        }
+        ahead
     }
 
     /// Schedules `task` to resume at `time`, and returns the sequence number of that event.
@@ -367,7 +378,10 @@ impl Sim {
         };
         match slot {
             Slot::Empty => false,
-            Slot::Record(actor, number) => self.deliver(key, actor, number),
+            Slot::Record(actor, number) => {
+                self.state.current.set(id.0);
+                self.deliver(key, actor, number)
+            }
             Slot::Task(task) => {
                 self.begin(key);
                 self.poll(id, task);
@@ -384,12 +398,20 @@ impl Sim {
         self.state.events.set(self.state.events.get() + 1);
     }
 
-    /// Polls a task within the event that the kernel is running; does nothing if it has ended.
+    /// Polls a task, or calls a record, within the event of `key`; does nothing if it has ended.
     #[inline]
-    pub(crate) fn resume(&self, id: TaskId) {
-        let slot = std::mem::take(&mut self.state.tasks.borrow_mut()[id.index()]);
-        if let Slot::Task(task) = slot {
-            self.poll(id, task);
+    pub(crate) fn resume(&self, id: TaskId, key: Key) {
+        let slot = match &mut self.state.tasks.borrow_mut()[id.index()] {
+            &mut Slot::Record(actor, number) => Slot::Record(actor, number),
+            slot => std::mem::take(slot),
+        };
+        match slot {
+            Slot::Empty => {}
+            Slot::Record(actor, number) => {
+                self.state.current.set(id.0);
+                self.call(key, actor, number);
+            }
+            Slot::Task(task) => self.poll(id, task),
         }
     }
 
@@ -420,14 +442,16 @@ impl Future for Sleep<'_> {
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
-        if self.sim.now() >= self.until {
-            return Poll::Ready(());
+        let waits = match self.armed {
+            true => self.sim.now() < self.until,
+            false => self.sim.alarm(self.until),
+        };
+        self.armed = true;
+        if waits {
+            Poll::Pending
+        } else {
+            Poll::Ready(())
         }
-        if !self.armed {
-            self.armed = true;
-            self.sim.schedule(self.until, self.sim.current());
-        }
-        Poll::Pending
     }
 }
 

@@ -48,20 +48,38 @@ impl Key {
 
 const ARITY: usize = 4;
 
-/// A four-ary min-heap of keys.
+/// A four-ary min-heap of keys. A popped root leaves a vacancy, which the next push fills: most
+/// events schedule one other.
 #[derive(Default)]
 pub(crate) struct Heap {
     keys: Vec<Key>,
+    is_vacant: bool,
 }
 
 impl Heap {
     #[inline]
-    pub(crate) fn peek(&self) -> Option<Key> {
+    pub(crate) fn peek(&mut self) -> Option<Key> {
+        self.fill();
         self.keys.first().copied()
+    }
+
+    /// Moves the last key into a vacant root.
+    #[inline]
+    fn fill(&mut self) {
+        if std::mem::take(&mut self.is_vacant)
+            && let Some(last) = self.keys.pop()
+            && !self.keys.is_empty()
+        {
+            self.sink(last);
+        }
     }
 
     #[inline]
     pub(crate) fn push(&mut self, key: Key) {
+        if std::mem::take(&mut self.is_vacant) {
+            self.sink(key);
+            return;
+        }
         let mut hole = self.keys.len();
         self.keys.push(key);
         while hole > 0 {
@@ -78,10 +96,7 @@ impl Heap {
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<Key> {
         let root = self.peek()?;
-        let last = self.keys.pop()?;
-        if !self.keys.is_empty() {
-            self.sink(last);
-        }
+        self.is_vacant = true;
         Some(root)
     }
 

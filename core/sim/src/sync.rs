@@ -111,6 +111,45 @@ impl Semaphore {
         free
     }
 
+    /// Takes `permits` at once, or lets the current task or record wait for them. Returns the
+    /// ticket of the wait; `None` if the permits are taken.
+    #[inline]
+    #[must_use]
+    pub fn join(&self, permits: usize) -> Option<u64> {
+        if self.try_take(permits) {
+            return None;
+        }
+        let mut state = self.permits.borrow_mut();
+        let ticket = state.tickets;
+        state.tickets += 1;
+        let task = self.sim.current();
+        state.waiters.push_back(Waiter {
+            ticket,
+            task,
+            permits,
+        });
+        Some(ticket)
+    }
+
+    /// Takes the permits that were granted to `ticket`; returns whether there are any.
+    #[must_use]
+    pub fn collect(&self, ticket: u64) -> bool {
+        let granted = &mut self.permits.borrow_mut().granted;
+        let index = granted.iter().position(|g| g.0 == ticket);
+        index.map(|index| granted.swap_remove(index)).is_some()
+    }
+
+    /// Ends the wait of `ticket`, whose permits were not taken.
+    pub fn leave(&self, ticket: u64) {
+        let mut state = self.permits.borrow_mut();
+        state.waiters.retain(|w| w.ticket != ticket);
+        let granted = state.granted.iter().position(|g| g.0 == ticket);
+        let back = granted.map(|index| state.granted.swap_remove(index).1);
+        drop(state);
+        // Also without permits to give back: the next waiter may fit now.
+        self.put(back.unwrap_or(0));
+    }
+
     /// Waits for `permits`; the caller gives them back with [`Semaphore::put`].
     #[inline]
     #[must_use]
@@ -171,43 +210,23 @@ impl Future for Acquire<'_> {
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
-        let Some(ticket) = self.ticket else {
-            if self.semaphore.try_take(self.permits) {
-                return Poll::Ready(());
-            }
-            let mut state = self.semaphore.permits.borrow_mut();
-            let ticket = state.tickets;
-            state.tickets += 1;
-            let (task, permits) = (self.semaphore.sim.current(), self.permits);
-            state.waiters.push_back(Waiter {
-                ticket,
-                task,
-                permits,
-            });
-            self.ticket = Some(ticket);
-            return Poll::Pending;
-        };
-        let mut state = self.semaphore.permits.borrow_mut();
-        let Some(index) = state.granted.iter().position(|g| g.0 == ticket) else {
-            return Poll::Pending;
-        };
-        state.granted.swap_remove(index);
-        drop(state);
-        self.ticket = None;
-        Poll::Ready(())
+        match self.ticket {
+            Some(ticket) if self.semaphore.collect(ticket) => self.ticket = None,
+            Some(_) => return Poll::Pending,
+            None => self.ticket = self.semaphore.join(self.permits),
+        }
+        match self.ticket {
+            Some(_) => Poll::Pending,
+            None => Poll::Ready(()),
+        }
     }
 }
 
 impl Drop for Acquire<'_> {
     fn drop(&mut self) {
-        let Some(ticket) = self.ticket else { return };
-        let mut state = self.semaphore.permits.borrow_mut();
-        state.waiters.retain(|w| w.ticket != ticket);
-        let granted = state.granted.iter().position(|g| g.0 == ticket);
-        let back = granted.map(|index| state.granted.swap_remove(index).1);
-        drop(state);
-        // Also without permits to give back: the next waiter may fit now.
-        self.semaphore.put(back.unwrap_or(0));
+        if let Some(ticket) = self.ticket {
+            self.semaphore.leave(ticket);
+        }
     }
 }
 

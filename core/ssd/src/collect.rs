@@ -313,7 +313,9 @@ impl Core {
     pub(crate) async fn copy_with_map(&self, copy: Copying, result: Result<(), NandError>) {
         let names = self.names(&copy);
         for &(page, _) in &names {
-            self.touch_map(page, true).await;
+            if let Some(missed) = self.touch_map(page, true) {
+                Box::pin(self.await_map_page(missed)).await;
+            }
         }
         self.end_copy(&copy, &names, result);
     }

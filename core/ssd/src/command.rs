@@ -32,15 +32,30 @@ impl Core {
         extent: Extent,
         sink: &mut impl Sink,
     ) -> Result<(), IoError> {
-        self.check_range(extent)?;
-        self.count_command(true);
-        let result = self.read(extent, sink).await;
+        let result = match &self.front {
+            Some(front) if front.has_cache() => {
+                self.check_range(extent)?;
+                self.count_command(true);
+                self.state.borrow().map.prefetch(self.pages_of(extent).0);
+                Box::pin(self.read_through(front, extent, sink)).await
+            }
+            _ => {
+                let running = self.begin_read(extent)?;
+                let result = self.run(running, Content::Nothing).await;
+                result.and_then(|()| self.hand_over(extent, sink))
+            }
+        };
+        self.count_failure(&result);
+        result
+    }
+
+    /// Counts a failed read over the drive's life.
+    pub(crate) fn count_failure(&self, result: &Result<(), IoError>) {
         if result.is_err() {
             let mut smart = self.smart.get();
             smart.media_errors += 1;
             self.smart.set(smart);
         }
-        result
     }
 
     /// Writes `extent` of a page-mapped drive or of conventional zones.
@@ -52,10 +67,16 @@ impl Core {
         origin: Origin,
         fua: bool,
     ) -> Result<(), IoError> {
+        let Some(front) = self.front.as_ref().filter(|front| front.writes_back()) else {
+            let running = self.begin_write(extent, placement, origin, fua)?;
+            return self.run(running, content).await;
+        };
         self.check_range(extent)?;
         self.count_command(false);
         let frontier = self.host_frontier(placement, extent)?;
-        self.write(extent, content, frontier, origin).await?;
+        self.state.borrow().map.prefetch(self.pages_of(extent).0);
+        let written = self.write_through(front, extent, content, frontier, self.tag(origin));
+        Box::pin(written).await?;
         if fua {
             Box::pin(self.flush()).await?;
         }
@@ -71,7 +92,11 @@ impl Core {
 
     /// The frontier of a write: that of the handle which the caller's policy chooses, or else of
     /// the handle which the host names.
-    fn host_frontier(&self, placement: Placement, extent: Extent) -> Result<usize, IoError> {
+    pub(crate) fn host_frontier(
+        &self,
+        placement: Placement,
+        extent: Extent,
+    ) -> Result<usize, IoError> {
         let named = self.named_handle(placement)?;
         let view = || self.view_of_write(extent, named.unwrap_or_default());
         let chosen = self.policies.borrow().handle(view);

@@ -48,6 +48,8 @@ pub(crate) struct Jobs {
     /// Empty lists of the slots of completed programs.
     lists: RefCell<Vec<Vec<u32>>>,
     pub(crate) unit: RefCell<Unit>,
+    /// Memory for the rows of a read; empty between uses.
+    pub(crate) rows: RefCell<Vec<RowRead>>,
 }
 
 /// Spare words and contents of the unit that is being submitted.
@@ -65,6 +67,7 @@ impl Jobs {
             free: RefCell::default(),
             lists: RefCell::default(),
             unit: RefCell::default(),
+            rows: RefCell::default(),
         }
     }
 
@@ -95,7 +98,8 @@ impl Core {
         jobs[number as usize] = Some(Job { id, begun, work });
     }
 
-    fn this(&self) -> Rc<Self> {
+    /// The firmware, for futures that outlive the caller.
+    pub(crate) fn this(&self) -> Rc<Self> {
         self.me.upgrade().expect("the firmware runs")
     }
 }

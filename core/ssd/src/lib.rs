@@ -63,6 +63,7 @@ mod presets;
 mod raw;
 mod read;
 mod recover;
+mod running;
 mod state;
 mod victims;
 pub mod wlog;
@@ -91,6 +92,7 @@ pub use raw::{
     Meta, Noticed, Place, Ppa, RawBlock, RawConfig, RawError, RawGeometry, RawStatus,
     chunk_transition, found,
 };
+pub use running::{Command, Running};
 pub use zoned::{
     OpenRoom, Room, Step, Unwritten, ZoneAction, ZoneConfig, ZoneEvent, ZoneInfo, ZoneKind,
     ZoneLayout, ZoneLimits, ZoneState, ZoneStatus, ZoneUse, Zones, transition,

@@ -119,13 +119,13 @@ impl Recency {
 }
 
 impl Core {
-    /// Brings the translation page of `page` into DRAM. The slow path is boxed, so that the futures
-    /// of commands stay small.
+    /// Marks the translation page of `page` as used. Returns its number and whether it was held, if
+    /// [`Core::await_map_page`] has to wait for it.
     #[inline]
-    pub(crate) async fn touch_map(&self, page: u32, dirty: bool) {
-        let Some(cache) = &self.map_cache else { return };
+    pub(crate) fn touch_map(&self, page: u32, dirty: bool) -> Option<(u32, bool)> {
+        let cache = self.map_cache.as_ref()?;
         if page >= self.layout.host_pages {
-            return;
+            return None;
         }
         let index = page / self.layout.entries_per_map_page;
         let held = cache.recency.borrow_mut().touch(index, dirty);
@@ -134,13 +134,13 @@ impl Core {
             ledger.map_hits += u64::from(held);
             ledger.map_misses += u64::from(!held);
         }
-        if !held || cache.recency.borrow().entries[index as usize].loading {
-            Box::pin(self.await_map_page(cache, index, held)).await;
-        }
+        let waits = !held || cache.recency.borrow().entries[index as usize].loading;
+        waits.then_some((index, held))
     }
 
     /// Waits for a translation page that is `held` but still loading, or makes room and loads it.
-    async fn await_map_page(&self, cache: &MapCache, index: u32, held: bool) {
+    pub(crate) async fn await_map_page(&self, (index, held): (u32, bool)) {
+        let Some(cache) = &self.map_cache else { return };
         if held {
             while cache.recency.borrow().entries[index as usize].loading {
                 cache.loaded.wait(&self.sim).await;

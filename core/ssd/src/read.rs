@@ -8,7 +8,6 @@ use crate::jobs::Work;
 use crate::ledger::ReadCause;
 use crate::map::Where;
 use nand::{NandError, Payload, Priority, Row, UNIT};
-use std::rc::Rc;
 use units::{Extent, SECTOR};
 
 /// One flash read: pages of one page row.
@@ -21,50 +20,8 @@ pub(crate) struct RowRead {
 }
 
 impl Core {
-    /// Reads `extent` and passes its contents to `sink`.
-    pub(crate) async fn read(
-        self: &Rc<Self>,
-        extent: Extent,
-        sink: &mut impl Sink,
-    ) -> Result<(), IoError> {
-        let (first, last) = self.pages_of(extent);
-        self.state.borrow().map.prefetch(first);
-        match &self.front {
-            Some(front) if front.has_cache() => {
-                return Box::pin(self.read_through(front, extent, sink)).await;
-            }
-            Some(front) => Box::pin(self.enter_block(front, last - first)).await,
-            None => self.sim.sleep(self.block_time(last - first)).await,
-        }
-        if self.map_cache.is_some() {
-            for page in first..last {
-                self.touch_map(page, false).await;
-            }
-        }
-        if last - first == 1 {
-            let place = self.state.borrow().map.get(first);
-            if let Where::Flash(place) = place {
-                let bytes = (extent.bytes() as u32).next_multiple_of(UNIT as u32);
-                // Without the futures of the functions below: this is the hottest path.
-                let read = self.row_read(first, place, bytes);
-                self.begin_reading(read.line, ReadCause::Host, read.row);
-                let (row, read) = (read.row, (read.line, read.page));
-                let end = self.nand.read_at_once(row, bytes, Priority::Read);
-                let result = end.expect("the map points to rows of the flash").await;
-                self.row_ended(read, result)?;
-            }
-        } else {
-            // Boxed, so that the future of a command stays small.
-            Box::pin(self.read_rows(self.rows(first..last), ReadCause::Host)).await?;
-        }
-        if let Some(front) = &self.front {
-            Box::pin(self.copy_logged(front, first..last)).await;
-        }
-        self.state.borrow_mut().ledger.host_read_sectors += u64::from(extent.sectors);
-        self.hand_over(extent, sink)
-    }
-
-    fn row_read(&self, page: u32, place: u32, bytes: u32) -> RowRead {
+    /// The flash read of `bytes` of the mapped page at `place`.
+    pub(crate) fn row_read(&self, page: u32, place: u32, bytes: u32) -> RowRead {
         let (line, offset) = self.layout.line_of(place);
         let at = self.layout.place(offset);
         let mut row = self.row(&self.state.borrow(), line, at.unit, at.row);
@@ -79,7 +36,17 @@ impl Core {
 
     /// The row reads that `pages` need; pages that are not on flash need none.
     pub(crate) fn rows(&self, pages: impl IntoIterator<Item = u32>) -> Vec<RowRead> {
-        let mut rows: Vec<RowRead> = Vec::new();
+        let mut rows = Vec::new();
+        self.gather_rows(pages, &mut rows);
+        rows
+    }
+
+    /// Adds the row reads that `pages` need to `rows`.
+    pub(crate) fn gather_rows(
+        &self,
+        pages: impl IntoIterator<Item = u32>,
+        rows: &mut Vec<RowRead>,
+    ) {
         for page in pages {
             let Where::Flash(place) = self.state.borrow().map.get(page) else {
                 continue;
@@ -93,7 +60,6 @@ impl Core {
                 _ => rows.push(next),
             }
         }
-        rows
     }
 
     /// Reads rows in parallel. All their lines are marked as being read before the first await.

@@ -6,7 +6,6 @@
 use crate::buffer::SlotState;
 use crate::drive::{Content, Core, IoError};
 use crate::layout::NONE;
-use crate::ledger::{Cause, ReadCause};
 use crate::map::Where;
 use crate::state::{Incoming, State};
 use crate::wlog::{self, LINE};
@@ -26,50 +25,6 @@ pub(crate) struct Part {
 }
 
 impl Core {
-    /// Takes a write into the buffer.
-    pub(crate) async fn write(
-        self: &Rc<Self>,
-        extent: Extent,
-        content: Content<'_>,
-        frontier: usize,
-        origin: Origin,
-    ) -> Result<(), IoError> {
-        let (first, last) = self.pages_of(extent);
-        self.state.borrow().map.prefetch(first);
-        match &self.front {
-            Some(front) if front.writes_back() => {
-                let tag = self.tag(origin);
-                let written = self.write_through(front, extent, content, frontier, tag);
-                return Box::pin(written).await;
-            }
-            Some(front) => Box::pin(self.enter_block(front, last - first)).await,
-            None => self.sim.sleep(self.block_time(last - first)).await,
-        }
-        for page in first..last {
-            let part = self.part(extent, page);
-            if self.map_cache.is_some() {
-                self.touch_map(page, true).await;
-            }
-            let whole = part.to - part.from == self.layout.page_bytes() as usize;
-            if !whole {
-                // Boxed, so that the future of a command stays small.
-                Box::pin(self.read_rest(page)).await?;
-            }
-            let cause = if whole { Cause::Host } else { Cause::Rmw };
-            let incoming = Incoming {
-                page,
-                frontier,
-                cause,
-                tag: self.tag(origin),
-            };
-            self.buffer_page(incoming, part, content).await?;
-        }
-        let mut state = self.state.borrow_mut();
-        state.ledger.host_write_sectors += u64::from(extent.sectors);
-        state.ledger.handles[frontier].host_sectors += u64::from(extent.sectors);
-        Ok(())
-    }
-
     /// The tag of `origin`, limited to the bits that a spare word has for it: larger origins share
     /// the last tag.
     pub(crate) fn tag(&self, origin: Origin) -> u16 {
@@ -90,26 +45,13 @@ impl Core {
         }
     }
 
-    /// Takes the time of reading a page that a write covers in part.
-    async fn read_rest(&self, page: u32) -> Result<(), IoError> {
-        let place = self.state.borrow().map.get(page);
-        match place {
-            Where::Flash(place) => self.read_page_of(page, place, ReadCause::Rmw).await,
-            _ => Ok(()),
-        }
-    }
-
-    /// Puts one page into the buffer, once there is room.
-    async fn buffer_page(
+    /// Puts one page into the buffer. `has_room` tells whether room was made for a new slot.
+    pub(crate) fn buffer_page(
         &self,
         incoming: Incoming,
-        part: Part,
-        content: Content<'_>,
+        (part, content): (Part, Content<'_>),
+        has_room: bool,
     ) -> Result<(), IoError> {
-        let waits = !self.state.borrow().is_pending(incoming.page);
-        if waits {
-            self.buffer.take(1).await;
-        }
         if self.read_only.get() {
             return Err(IoError::ReadOnly);
         }
@@ -128,7 +70,7 @@ impl Core {
             let lines = wlog::mask((part.from / LINE) as u8, lines as u8);
             front.superseded(part.page, lines);
         }
-        if waits && !new {
+        if has_room && !new {
             self.buffer.put(1);
         }
         if full {
