@@ -1,10 +1,12 @@
 //! Replay of requests: workers take them from a shared stream.
 //!
-//! Invariants: requests are taken in the order of the stream, by one worker at a time; no request
-//! is boxed, but for those to zones. A closed loop has as many workers as requests in flight. In an
+//! Invariants: requests are taken in the order of the stream, by one worker at a time; requests to
+//! the queues of a drive are not boxed, those to zones and to layers are. A closed loop has as many workers as requests in flight. In an
 //! open loop one worker waits for the next arrival; if no worker is idle when it comes, another one
 //! starts, up to [`IN_FLIGHT`]. Beyond that, requests wait, and their latency counts from their
 //! arrival time.
+
+mod worker;
 
 use crate::attached::Attached;
 use crate::error::StackError;
@@ -12,12 +14,13 @@ use crate::meter::{Meter, Tally};
 use crate::plan::Until;
 use crate::steady::{MOST_WINDOWS, Windows};
 use crate::timeline::Sampled;
-use host::{BlockDevice, BlockPort, Linear, Purpose, QueuePair, Who, ZonedDevice, ZonedPort};
-use sim::{Seed, Semaphore, Sim};
+use host::{BlockDevice, BlockPort, Linear, Purpose, Who, ZonedDevice, ZonedPort};
+use sim::{ActorId, Seed, Semaphore, Sim};
 use ssd::{Content, IoError, ZoneAction, ZoneState, ZoneStatus};
 use std::cell::{Cell, RefCell};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use units::{Bytes, Ns, SECTOR};
+use worker::{Pace, Worker};
 use workload::{Op, Pacing, Request, Stream, Workload};
 
 /// Largest number of requests of an open loop in flight, which bounds memory.
@@ -98,7 +101,10 @@ impl Again {
 
 /// The state that all workers share.
 pub(crate) struct Replay {
+    me: Weak<Self>,
     sim: Sim,
+    actor: ActorId,
+    pace: Pace,
     device: BlockDevice,
     /// The drive's zones as one address space; `None` without zones.
     zones: Option<Linear<ZonedDevice>>,
@@ -117,6 +123,8 @@ pub(crate) struct Replay {
     /// Serializes the workers: its holder takes the next request.
     lead: Semaphore,
     taken: Cell<u64>,
+    /// Workers by number; `None` after their end.
+    staff: RefCell<Vec<Option<Worker>>>,
     /// Number of workers that have not ended.
     workers: Cell<u32>,
     started: Cell<u32>,
@@ -132,8 +140,15 @@ impl Replay {
         meter: Meter,
     ) -> Rc<Self> {
         let device = port.device();
-        let replay = Rc::new(Self {
+        let (pace, workers) = match workload.pacing {
+            Pacing::Closed { depth, think } => (Pace::Closed(think), depth),
+            Pacing::Open => (Pace::Open, 1),
+        };
+        let replay = Rc::new_cyclic(|me: &Weak<Self>| Self {
             mapped: port.is_mapped().then(|| port.clone()),
+            actor: sim.enroll(me.clone()),
+            me: me.clone(),
+            pace,
             start: sim.now(),
             sim: sim.clone(),
             device: device.clone(),
@@ -147,35 +162,14 @@ impl Replay {
             last_arrival: Cell::default(),
             lead: Semaphore::new(sim, 1),
             taken: Cell::new(0),
+            staff: RefCell::default(),
             workers: Cell::new(0),
             started: Cell::new(0),
         });
-        match workload.pacing {
-            Pacing::Closed { depth, think } => {
-                for _ in 0..depth {
-                    let queue = replay.hire();
-                    sim.spawn_detached(Rc::clone(&replay).closed(queue, think));
-                }
-            }
-            Pacing::Open => replay.start_open(),
+        for _ in 0..workers {
+            replay.hire();
         }
         replay
-    }
-
-    fn start_open(self: &Rc<Self>) {
-        let queue = self.hire();
-        self.sim.spawn_detached(Rc::clone(self).open(queue));
-    }
-
-    fn hire(&self) -> QueuePair {
-        let index = self.started.get();
-        self.started.set(index + 1);
-        self.workers.set(self.workers.get() + 1);
-        self.device.queue(index as usize)
-    }
-
-    fn leave(&self) {
-        self.workers.set(self.workers.get() - 1);
     }
 
     /// Virtual time since the start of the run.
@@ -192,34 +186,6 @@ impl Replay {
     /// Takes the error that stopped the run; `None` without one.
     pub(crate) fn failure(&self) -> Option<StackError> {
         self.failure.take()
-    }
-
-    async fn closed(self: Rc<Self>, queue: QueuePair, think: Ns) {
-        while let Some((request, who)) = self.take(self.clock()) {
-            self.serve(&queue, &request, who, self.clock()).await;
-            if think > Ns::ZERO {
-                self.sim.sleep(think).await;
-            }
-        }
-        self.leave();
-    }
-
-    async fn open(self: Rc<Self>, queue: QueuePair) {
-        loop {
-            self.lead.take(1).await;
-            let Some((request, who)) = self.take(Ns::ZERO) else {
-                self.lead.put(1);
-                break;
-            };
-            self.sim.sleep_until(self.start + request.at).await;
-            let idle = self.lead.is_contended();
-            self.lead.put(1);
-            if !idle && self.workers.get() < IN_FLIGHT {
-                self.start_open();
-            }
-            self.serve(&queue, &request, who, request.at).await;
-        }
-        self.leave();
     }
 
     /// The next request, with its origin and purpose.
@@ -300,23 +266,6 @@ impl Replay {
             capacity,
         })
     }
-
-    async fn serve(&self, queue: &QueuePair, request: &Request, who: Who, arrival: Ns) {
-        let result = match &self.zones {
-            // Boxed, so that the future of a request stays small.
-            Some(zones) if request.op.needs_zones() => {
-                Box::pin(in_zones(zones, request, who)).await
-            }
-            Some(zones) => Box::pin(execute_on(zones, request, who)).await,
-            None => match &self.mapped {
-                Some(mapped) => Box::pin(execute_on(mapped, request, who)).await,
-                None => execute(queue, request, who).await,
-            },
-        };
-        let now = self.clock();
-        let mut meter = self.meter.borrow_mut();
-        meter.add(request.op, now.since(arrival), now, result);
-    }
 }
 
 impl Sampled for Replay {
@@ -348,18 +297,13 @@ pub(crate) const fn lacks(op: Op, has_zones: bool) -> Option<&'static str> {
     }
 }
 
-async fn execute(queue: &QueuePair, request: &Request, who: Who) -> Result<(), IoError> {
-    let extent = request.extent;
-    match request.op {
-        Op::Read => queue.read(extent, &mut (), who).await,
-        Op::Write => {
-            let content = Content::Nothing;
-            let (placement, fua) = (request.placement, request.fua);
-            queue.write(extent, content, placement, who, fua).await
-        }
-        Op::Trim | Op::Zeroes => queue.trim(extent).await,
-        Op::Flush => queue.flush().await,
-        _ => Err(ZoneStatus::InvalidZoneOperation.into()),
+/// Executes a request in zones or above a mapping.
+async fn elsewhere(replay: Rc<Replay>, request: Request, who: Who) -> Result<(), IoError> {
+    match (&replay.zones, &replay.mapped) {
+        (Some(zones), _) if request.op.needs_zones() => in_zones(zones, &request, who).await,
+        (Some(zones), _) => execute_on(zones, &request, who).await,
+        (None, Some(mapped)) => execute_on(mapped, &request, who).await,
+        (None, None) => Err(ZoneStatus::InvalidZoneOperation.into()),
     }
 }
 
