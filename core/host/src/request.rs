@@ -6,8 +6,7 @@
 //!
 //! Invariant: a trip waits for one thing at a time, and its holder has been scheduled for it.
 
-use crate::cores::Core;
-use crate::device::{QueuePair, RANGE};
+use crate::device::{QueuePair, RANGE, Shared};
 use crate::ledger::Who;
 use crate::link::Direction;
 use sim::Boxed;
@@ -21,10 +20,8 @@ use units::Ns;
 /// The next step of a trip.
 #[derive(Clone, Copy)]
 enum Step {
-    /// Earlier posted stores arrive.
+    /// Earlier posted stores arrive, and the command takes a slot of the queue.
     Push,
-    /// Takes a slot of the queue.
-    Enqueue,
     /// A core builds the command; the controller fetches it.
     Build,
     /// The drive fetches the data of the command.
@@ -36,15 +33,16 @@ enum Step {
     End,
 }
 
+/// What a trip waits for.
+#[derive(Clone, Copy)]
 enum Wait {
     Nothing,
-    Until(Ns),
-    /// A slot of the queue, by its ticket.
-    Slot(u64),
-    Stores(Boxed<'static, ()>),
-    /// A core that was held; the future reserves the time and returns its end, to which the span
-    /// is added.
-    Core(Boxed<'static, Ns>, Ns),
+    /// The time of the trip.
+    Time,
+    /// A slot of the queue, by the ticket of the trip.
+    Slot,
+    /// The future of the trip; it returns a time, for which the trip waits next.
+    Future,
 }
 
 /// A submission or a completion under way.
@@ -52,19 +50,47 @@ pub(crate) struct Trip {
     bytes: u64,
     step: Step,
     wait: Wait,
+    /// Time or ticket, as `wait` says.
+    until: u64,
+    future: Option<Boxed<'static, Ns>>,
 }
 
 impl Trip {
-    /// A submission that brings `bytes` of data to the drive.
-    pub(crate) const fn submission(bytes: u64) -> Self {
-        let (step, wait) = (Step::Push, Wait::Nothing);
-        Self { bytes, step, wait }
+    const fn new(step: Step, bytes: u64) -> Self {
+        Self {
+            bytes,
+            step,
+            wait: Wait::Nothing,
+            until: 0,
+            future: None,
+        }
     }
 
-    /// A completion that brings `bytes` of data to the host.
-    pub(crate) const fn completion(bytes: u64) -> Self {
-        let (step, wait) = (Step::Answer, Wait::Nothing);
-        Self { bytes, step, wait }
+    /// Turns a submission that has ended into a completion that brings `bytes` of data to the host.
+    #[inline]
+    fn turn(&mut self, bytes: u64) {
+        (self.step, self.bytes) = (Step::Answer, bytes);
+    }
+
+    #[cold]
+    fn await_future(&mut self, future: impl Future<Output = Ns> + 'static) {
+        self.future = Some(Box::pin(future));
+        self.wait = Wait::Future;
+    }
+
+    /// Polls the future, and waits for the time that it returns.
+    #[cold]
+    fn poll_future(&mut self, queue: &QueuePair) -> Poll<()> {
+        if let Some(future) = &mut self.future {
+            let mut context = Context::from_waker(Waker::noop());
+            let time = ready!(future.as_mut().poll(&mut context));
+            self.future = None;
+            queue.wait_until(self, time);
+        }
+        match self.wait {
+            Wait::Time => Poll::Pending,
+            _ => Poll::Ready(()),
+        }
     }
 }
 
@@ -73,109 +99,115 @@ impl QueuePair {
     #[inline]
     fn advance_trip(&self, trip: &mut Trip) -> Poll<()> {
         loop {
-            ready!(self.poll_wait(&mut trip.wait));
-            if matches!(trip.step, Step::End) {
-                return Poll::Ready(());
+            match trip.wait {
+                Wait::Nothing => {}
+                Wait::Time if self.shared.sim.now().0 >= trip.until => {}
+                Wait::Slot if self.shared.queues[self.queue].collect(trip.until) => {}
+                Wait::Future => ready!(trip.poll_future(self)),
+                Wait::Time | Wait::Slot => return Poll::Pending,
             }
-            trip.wait = self.step(trip);
+            trip.wait = Wait::Nothing;
+            match trip.step {
+                Step::Push => self.push(trip),
+                Step::Build => self.build(trip),
+                Step::Carry => self.carry(trip),
+                Step::Answer => self.answer(trip),
+                Step::Receive => self.receive(trip),
+                Step::End => return Poll::Ready(()),
+            }
         }
     }
 
     #[inline]
-    fn poll_wait(&self, wait: &mut Wait) -> Poll<()> {
+    fn push(&self, trip: &mut Trip) {
         let shared = &self.shared;
-        let is_over = match wait {
-            Wait::Nothing => true,
-            Wait::Until(time) => shared.sim.now() >= *time,
-            Wait::Slot(ticket) => shared.queues[self.queue].collect(*ticket),
-            Wait::Stores(arrived) => {
-                let mut context = Context::from_waker(Waker::noop());
-                return arrived.as_mut().poll(&mut context);
-            }
-            Wait::Core(reserved, span) => {
-                let mut context = Context::from_waker(Waker::noop());
-                let over = ready!(reserved.as_mut().poll(&mut context));
-                *wait = self.until(over + *span);
-                matches!(wait, Wait::Nothing)
-            }
-        };
-        if is_over {
-            Poll::Ready(())
+        if shared.posting.is_at_rest(shared.sim.now()) {
+            return self.enqueue(trip);
+        }
+        let (shared, queue) = (Rc::clone(shared), self.clone());
+        trip.step = Step::Build;
+        trip.await_future(async move {
+            shared.push_posted().await;
+            shared.queues[queue.queue].take(1).await;
+            shared.sim.now()
+        });
+    }
+
+    #[inline]
+    fn enqueue(&self, trip: &mut Trip) {
+        trip.step = Step::Build;
+        match self.shared.queues[self.queue].join(1) {
+            None => self.build(trip),
+            Some(ticket) => (trip.wait, trip.until) = (Wait::Slot, ticket),
+        }
+    }
+
+    #[inline]
+    fn build(&self, trip: &mut Trip) {
+        trip.step = if trip.bytes > 0 {
+            Step::Carry
         } else {
-            Poll::Pending
-        }
+            Step::End
+        };
+        let times = &self.shared.times;
+        self.occupy(trip, times.submission, times.fetch);
     }
 
     #[inline]
-    fn step(&self, trip: &mut Trip) -> Wait {
-        let shared = &self.shared;
-        let (now, times) = (shared.sim.now(), &shared.times);
-        match trip.step {
-            Step::Push => {
-                trip.step = Step::Enqueue;
-                if shared.posting.is_at_rest(now) {
-                    return Wait::Nothing;
-                }
-                let shared = Rc::clone(shared);
-                Wait::Stores(Box::pin(async move { shared.push_posted().await }))
-            }
-            Step::Enqueue => {
-                trip.step = Step::Build;
-                let ticket = shared.queues[self.queue].join(1);
-                ticket.map_or(Wait::Nothing, Wait::Slot)
-            }
-            Step::Build => {
-                trip.step = if trip.bytes > 0 {
-                    Step::Carry
-                } else {
-                    Step::End
-                };
-                self.occupy(times.submission, times.fetch)
-            }
-            Step::Carry => {
-                trip.step = Step::End;
-                let span = times.wire.transfer(trip.bytes, Direction::ToDrive);
-                let over = shared.to_drive.reserve(now, span);
-                self.until(over + times.round_trip)
-            }
-            Step::Answer => {
-                trip.step = Step::Receive;
-                let data = times.wire.transfer(trip.bytes, Direction::ToHost);
-                let over = shared.to_host.reserve(now, data + times.completion);
-                self.until(over + times.notice)
-            }
-            Step::Receive => {
-                trip.step = Step::End;
-                shared.queues[self.queue].put(1);
-                self.occupy(times.complete, Ns::ZERO)
-            }
-            Step::End => Wait::Nothing,
-        }
+    fn carry(&self, trip: &mut Trip) {
+        trip.step = Step::End;
+        let Shared { sim, times, .. } = &*self.shared;
+        let span = times.wire.transfer(trip.bytes, Direction::ToDrive);
+        let over = self.shared.to_drive.reserve(sim.now(), span);
+        self.wait_until(trip, over + times.round_trip);
+    }
+
+    #[inline]
+    fn answer(&self, trip: &mut Trip) {
+        trip.step = Step::Receive;
+        let Shared { sim, times, .. } = &*self.shared;
+        let data = times.wire.transfer(trip.bytes, Direction::ToHost);
+        let over = self
+            .shared
+            .to_host
+            .reserve(sim.now(), data + times.completion);
+        self.wait_until(trip, over + times.notice);
+    }
+
+    #[inline]
+    fn receive(&self, trip: &mut Trip) {
+        trip.step = Step::End;
+        self.shared.queues[self.queue].put(1);
+        self.occupy(trip, self.shared.times.complete, Ns::ZERO);
     }
 
     /// Waits for `span` of the queue's core, and for `latency` more.
     #[inline]
-    fn occupy(&self, span: Ns, latency: Ns) -> Wait {
+    fn occupy(&self, trip: &mut Trip, span: Ns, latency: Ns) {
         let core = &self.shared.cores[self.core];
         match core.reserve(span) {
-            Some(over) => self.until(over + latency),
-            None => Wait::Core(reserved(Rc::clone(core), span), latency),
+            Some(over) => self.wait_until(trip, over + latency),
+            None => {
+                let core = Rc::clone(core);
+                trip.await_future(async move { core.reserved(span).await + latency });
+            }
         }
     }
 
     #[inline]
-    fn until(&self, time: Ns) -> Wait {
-        match self.shared.sim.alarm(time) {
-            true => Wait::Until(time),
+    fn wait_until(&self, trip: &mut Trip, time: Ns) {
+        trip.until = time.0;
+        trip.wait = match self.shared.sim.alarm(time) {
+            true => Wait::Time,
             false => Wait::Nothing,
-        }
+        };
     }
 
     /// Submits a command: brings it, and `bytes` of data, to the controller.
     pub(crate) const fn submit(&self, bytes: u64) -> Travel<'_> {
         Travel {
             queue: self,
-            trip: Trip::submission(bytes),
+            trip: Trip::new(Step::Push, bytes),
         }
     }
 
@@ -183,7 +215,7 @@ impl QueuePair {
     pub(crate) const fn complete(&self, bytes: u64) -> Travel<'_> {
         Travel {
             queue: self,
-            trip: Trip::completion(bytes),
+            trip: Trip::new(Step::Answer, bytes),
         }
     }
 
@@ -192,27 +224,26 @@ impl QueuePair {
     pub fn advance(&self, request: &mut Request) -> Poll<Result<(), IoError>> {
         let drive = &self.shared.drive;
         loop {
-            request.phase = match &mut request.phase {
-                Phase::Submission(trip) => {
-                    ready!(self.advance_trip(trip));
-                    match drive.begin(request.command) {
-                        Ok(running) => Phase::Execution(running),
-                        Err(error) => request.completion(Err(error)),
+            match request.phase {
+                Phase::Submission => {
+                    ready!(self.advance_trip(&mut request.trip));
+                    match drive.begin(request.command, &mut request.running) {
+                        Ok(()) => request.phase = Phase::Execution,
+                        Err(error) => request.complete(Err(error)),
                     }
                 }
-                Phase::Execution(running) => {
-                    let result = ready!(drive.advance(running));
-                    request.completion(result)
+                Phase::Execution => {
+                    let result = ready!(drive.advance(&mut request.running));
+                    request.complete(result);
                 }
-                Phase::Completion(trip, result) => {
-                    ready!(self.advance_trip(trip));
-                    let result = *result;
+                Phase::Completion(result) => {
+                    ready!(self.advance_trip(&mut request.trip));
                     if result.is_ok() {
                         self.count(request.command, request.who);
                     }
                     return Poll::Ready(result);
                 }
-            };
+            }
         }
     }
 
@@ -226,10 +257,6 @@ impl QueuePair {
             Command::Flush => ledger.flushes += 1,
         }
     }
-}
-
-fn reserved(core: Rc<Core>, span: Ns) -> Boxed<'static, Ns> {
-    Box::pin(async move { core.reserved(span).await })
 }
 
 /// Future of a submission or a completion. One that is dropped gives back what it waits for.
@@ -250,16 +277,17 @@ impl Future for Travel<'_> {
 
 impl Drop for Travel<'_> {
     fn drop(&mut self) {
-        if let Wait::Slot(ticket) = self.trip.wait {
-            self.queue.shared.queues[self.queue.queue].leave(ticket);
+        if let Wait::Slot = self.trip.wait {
+            self.queue.shared.queues[self.queue.queue].leave(self.trip.until);
         }
     }
 }
 
+#[derive(Clone, Copy)]
 enum Phase {
-    Submission(Trip),
-    Execution(Running),
-    Completion(Trip, Result<(), IoError>),
+    Submission,
+    Execution,
+    Completion(Result<(), IoError>),
 }
 
 /// A request without contents under way, from its submission to its completion.
@@ -268,29 +296,46 @@ pub struct Request {
     command: Command,
     who: Who,
     phase: Phase,
+    trip: Trip,
+    running: Running,
 }
 
 impl Request {
     /// A request that begins when it is first advanced. The origin of a write is that of `who`.
     #[must_use]
-    pub const fn new(command: Command, who: Who) -> Self {
-        let bytes = match command {
-            Command::Write(extent, ..) => extent.bytes(),
-            Command::Trim(_) => RANGE,
-            Command::Read(_) | Command::Flush => 0,
-        };
+    pub fn new(command: Command, who: Who) -> Self {
         Self {
             command,
             who,
-            phase: Phase::Submission(Trip::submission(bytes)),
+            phase: Phase::Submission,
+            trip: Trip::new(Step::Push, to_drive(command)),
+            running: Running::default(),
         }
     }
 
-    fn completion(&self, result: Result<(), IoError>) -> Phase {
-        let bytes = match self.command {
+    /// Replaces a request that has ended by another one, which begins when it is first advanced.
+    #[inline]
+    pub fn renew(&mut self, command: Command, who: Who) {
+        (self.command, self.who) = (command, who);
+        self.phase = Phase::Submission;
+        (self.trip.step, self.trip.bytes) = (Step::Push, to_drive(command));
+    }
+
+    #[inline]
+    fn complete(&mut self, result: Result<(), IoError>) {
+        self.phase = Phase::Completion(result);
+        self.trip.turn(match self.command {
             Command::Read(extent) if result.is_ok() => extent.bytes(),
             _ => 0,
-        };
-        Phase::Completion(Trip::completion(bytes), result)
+        });
+    }
+}
+
+/// Bytes of data that the drive fetches for a command.
+const fn to_drive(command: Command) -> u64 {
+    match command {
+        Command::Write(extent, ..) => extent.bytes(),
+        Command::Trim(_) => RANGE,
+        Command::Read(_) | Command::Flush => 0,
     }
 }

@@ -114,7 +114,8 @@ impl Sim {
     #[inline]
     pub(crate) fn timer_of(&self, id: TaskId) -> Option<(ActorId, u32)> {
         let timers = self.state.actor_timers.borrow();
-        timers.get((OBSERVER.0 - id.0) as usize - 1).copied()
+        let index = (OBSERVER.0 - id.0).checked_sub(1)?;
+        timers.get(index as usize).copied()
     }
 
     /// Runs the event of `key` for `number` of `actor`, and the task that it wakes. Returns false

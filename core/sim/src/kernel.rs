@@ -6,7 +6,8 @@
 //! drops every task.
 
 use crate::actor::{Actor, ActorId};
-use crate::queue::{END, Heap, Key, MAX_TASKS};
+use crate::calendar::Calendar;
+use crate::queue::{END, Key, MAX_TASKS};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::Future;
@@ -52,7 +53,7 @@ pub(crate) struct State {
     sequence: Cell<u64>,
     events: Cell<u64>,
     current: Cell<u32>,
-    timers: RefCell<Heap>,
+    timers: RefCell<Calendar>,
     /// Tasks woken at `now`, in order of their sequence numbers.
     ready: RefCell<VecDeque<Key>>,
     pub(crate) tasks: RefCell<Vec<Slot>>,
@@ -219,7 +220,7 @@ impl Sim {
     #[must_use]
     pub fn next_time(&self) -> Option<Ns> {
         if self.state.ready.borrow().is_empty() {
-            self.state.timers.borrow_mut().peek().map(Key::time)
+            self.state.timers.borrow().peek().map(Key::time)
         } else {
             Some(self.now())
         }
@@ -354,40 +355,42 @@ impl Sim {
 
     #[inline]
     fn pop(&self) -> Option<Key> {
-        let mut timers = self.state.timers.borrow_mut();
         let mut ready = self.state.ready.borrow_mut();
-        match (ready.front(), timers.peek()) {
-            (Some(&woken), Some(timer)) if woken < timer => ready.pop_front(),
-            (Some(_), None) => ready.pop_front(),
-            _ => timers.pop(),
-        }
+        let timer = self
+            .state
+            .timers
+            .borrow_mut()
+            .pop_below(ready.front().copied());
+        timer.or_else(|| ready.pop_front())
     }
 
     /// Runs the event of `key`. Returns false if its task or actor has ended.
     #[inline]
     fn run(&self, key: Key) -> bool {
         let id = key.task();
-        let slot = match self.state.tasks.borrow_mut().get_mut(id.index()) {
-            Some(&mut Slot::Record(actor, record)) => Slot::Record(actor, record),
-            Some(slot) => std::mem::take(slot),
-            None if id == OBSERVER => self.state.observer.take().map_or(Slot::Empty, Slot::Task),
-            None => match self.timer_of(id) {
-                Some((actor, number)) => Slot::Record(actor, number),
-                None => Slot::Empty,
-            },
+        let record = match self.state.tasks.borrow().get(id.index()) {
+            Some(&Slot::Record(actor, number)) => Some((actor, number)),
+            Some(_) => None,
+            None => self.timer_of(id),
         };
-        match slot {
-            Slot::Empty => false,
-            Slot::Record(actor, number) => {
+        match record {
+            Some((actor, number)) => {
                 self.state.current.set(id.0);
                 self.deliver(key, actor, number)
             }
-            Slot::Task(task) => {
-                self.begin(key);
-                self.poll(id, task);
-                true
-            }
+            None => self.run_task(key, id),
         }
+    }
+
+    fn run_task(&self, key: Key, id: TaskId) -> bool {
+        let task = match self.state.tasks.borrow_mut().get_mut(id.index()) {
+            Some(slot) => std::mem::take(slot),
+            None => self.state.observer.take().map_or(Slot::Empty, Slot::Task),
+        };
+        let Slot::Task(task) = task else { return false };
+        self.begin(key);
+        self.poll(id, task);
+        true
     }
 
     /// Advances the clock to the event of `key` and counts it.

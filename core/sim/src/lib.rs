@@ -28,6 +28,7 @@
 //! state.
 
 mod actor;
+mod calendar;
 pub mod chance;
 mod combine;
 pub mod fixed;

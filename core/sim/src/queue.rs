@@ -1,4 +1,4 @@
-//! The queue of timed events: a four-ary heap of 16-byte keys.
+//! Keys of events, and a four-ary heap of them.
 //!
 //! Invariants: keys are unique (the sequence number is in them), so the order is
 //! total; the smallest key is at the root; a parent is smaller than its four
@@ -31,7 +31,7 @@ impl Key {
     }
 
     #[inline]
-    pub(crate) fn time(self) -> Ns {
+    pub(crate) const fn time(self) -> Ns {
         Ns((self.0 >> (SEQUENCE_BITS + TASK_BITS)) as u64)
     }
 
@@ -48,38 +48,20 @@ impl Key {
 
 const ARITY: usize = 4;
 
-/// A four-ary min-heap of keys. A popped root leaves a vacancy, which the next push fills: most
-/// events schedule one other.
+/// A four-ary min-heap of keys.
 #[derive(Default)]
 pub(crate) struct Heap {
     keys: Vec<Key>,
-    is_vacant: bool,
 }
 
 impl Heap {
     #[inline]
-    pub(crate) fn peek(&mut self) -> Option<Key> {
-        self.fill();
+    pub(crate) fn peek(&self) -> Option<Key> {
         self.keys.first().copied()
-    }
-
-    /// Moves the last key into a vacant root.
-    #[inline]
-    fn fill(&mut self) {
-        if std::mem::take(&mut self.is_vacant)
-            && let Some(last) = self.keys.pop()
-            && !self.keys.is_empty()
-        {
-            self.sink(last);
-        }
     }
 
     #[inline]
     pub(crate) fn push(&mut self, key: Key) {
-        if std::mem::take(&mut self.is_vacant) {
-            self.sink(key);
-            return;
-        }
         let mut hole = self.keys.len();
         self.keys.push(key);
         while hole > 0 {
@@ -96,7 +78,10 @@ impl Heap {
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<Key> {
         let root = self.peek()?;
-        self.is_vacant = true;
+        let last = self.keys.pop()?;
+        if !self.keys.is_empty() {
+            self.sink(last);
+        }
         Some(root)
     }
 

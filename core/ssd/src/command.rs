@@ -4,6 +4,7 @@
 use crate::drive::{Content, Core, IoError, Sink};
 use crate::map::Where;
 use crate::policy::WriteView;
+use crate::running::Running;
 use nand::UNIT;
 use std::rc::Rc;
 use units::{Extent, Ns, Origin, Placement, SECTOR};
@@ -40,7 +41,8 @@ impl Core {
                 Box::pin(self.read_through(front, extent, sink)).await
             }
             _ => {
-                let running = self.begin_read(extent)?;
+                let mut running = Running::default();
+                self.begin_read(extent, &mut running)?;
                 let result = self.run(running, Content::Nothing).await;
                 result.and_then(|()| self.hand_over(extent, sink))
             }
@@ -68,7 +70,8 @@ impl Core {
         fua: bool,
     ) -> Result<(), IoError> {
         let Some(front) = self.front.as_ref().filter(|front| front.writes_back()) else {
-            let running = self.begin_write(extent, placement, origin, fua)?;
+            let mut running = Running::default();
+            self.begin_write((extent, placement, origin, fua), &mut running)?;
             return self.run(running, content).await;
         };
         self.check_range(extent)?;

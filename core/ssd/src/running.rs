@@ -15,11 +15,10 @@ use crate::state::Incoming;
 use nand::{Priority, Reading, UNIT};
 use sim::Boxed;
 use std::future::Future;
-use std::ops::Range;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
-use units::{Extent, Ns, Origin, Placement};
+use units::{Extent, Origin, Placement};
 
 /// A command without contents: a write of it reads as zeros.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +34,7 @@ pub enum Command {
 }
 
 /// The next step of a command.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 enum Step {
     /// Looks the next page up in the map.
     Lookup,
@@ -49,32 +48,41 @@ enum Step {
     Merge,
     /// Counts a read that has all of its pages.
     Count,
+    #[default]
     End,
 }
 
+/// What a command waits for.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Wait {
+    #[default]
     Nothing,
-    Until(Ns),
-    /// A flash read of a page of a line: the reading, the line and the mapped page.
-    Row(Reading, u32, u32),
-    /// Room in the buffer, by its ticket.
-    Room(u64),
-    Future(Boxed<'static, Result<(), IoError>>),
+    /// The time of the command.
+    Time,
+    /// A read of flash.
+    Row,
+    /// Room in the buffer, by the ticket of the command.
+    Room,
+    /// The future of the command.
+    Future,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 enum Kind {
+    /// A future does all of it.
+    #[default]
+    Whole,
     Read,
     Write {
         frontier: usize,
         tag: u16,
         fua: bool,
     },
-    /// A future does all of it.
-    Whole,
 }
 
-/// A command under way at a drive. [`Drive::begin`] returns it, [`Drive::advance`] advances it.
+/// A command under way at a drive: [`Drive::begin`] begins it, [`Drive::advance`] advances it. One
+/// value serves one command after the other.
+#[derive(Default)]
 pub struct Running {
     kind: Kind,
     extent: Extent,
@@ -83,37 +91,51 @@ pub struct Running {
     end: u32,
     step: Step,
     wait: Wait,
+    /// Time or ticket, as `wait` says.
+    until: u64,
+    /// Read of flash under way, with its line and first mapped page.
+    row: (Reading, u32, u32),
+    future: Option<Boxed<'static, Result<(), IoError>>>,
 }
 
 impl Running {
-    fn whole(command: impl Future<Output = Result<(), IoError>> + 'static) -> Self {
-        Self {
-            kind: Kind::Whole,
-            extent: Extent::new(0, 0),
-            page: 0,
-            end: 0,
-            step: Step::End,
-            wait: Wait::Future(Box::pin(command)),
-        }
+    #[cold]
+    fn await_future(&mut self, future: impl Future<Output = Result<(), IoError>> + 'static) {
+        self.future = Some(Box::pin(future));
+        self.wait = Wait::Future;
+    }
+
+    #[cold]
+    fn poll_future(&mut self) -> Poll<Result<(), IoError>> {
+        let Some(future) = &mut self.future else {
+            return Poll::Ready(Ok(()));
+        };
+        let mut context = Context::from_waker(Waker::noop());
+        let result = ready!(future.as_mut().poll(&mut context));
+        self.future = None;
+        Poll::Ready(result)
     }
 }
 
 impl Drive {
-    /// Begins a command for the current task or record, which advances it at once.
+    /// Begins a command for the current task or record, which advances it at once. `running` runs
+    /// no other command.
     ///
     /// # Errors
     /// If the command reaches past the end, or the stream does not exist.
     #[inline]
-    pub fn begin(&self, command: Command) -> Result<Running, IoError> {
+    pub fn begin(&self, command: Command, running: &mut Running) -> Result<(), IoError> {
         let core = &self.core;
         match command {
-            Command::Read(extent) if self.advances_reads() => core.begin_read(extent),
+            Command::Read(extent) if self.advances_reads() => core.begin_read(extent, running),
             Command::Write(extent, placement, origin, fua) if self.advances_writes() => {
-                core.begin_write(extent, placement, origin, fua)
+                core.begin_write((extent, placement, origin, fua), running)
             }
             _ => {
                 let drive = self.clone();
-                Ok(Running::whole(async move { drive.execute(command).await }))
+                (running.kind, running.step) = (Kind::Whole, Step::End);
+                running.await_future(async move { drive.execute(command).await });
+                Ok(())
             }
         }
     }
@@ -154,20 +176,20 @@ impl Drive {
 
 impl Core {
     /// Begins a read; its holder advances it at once.
-    pub(crate) fn begin_read(&self, extent: Extent) -> Result<Running, IoError> {
+    #[inline]
+    pub(crate) fn begin_read(&self, extent: Extent, running: &mut Running) -> Result<(), IoError> {
         self.check_range(extent)?;
         self.count_command(true);
-        Ok(self.enter(extent, Kind::Read))
+        self.enter(extent, Kind::Read, running);
+        Ok(())
     }
 
     /// Begins a write; its holder advances it at once.
     pub(crate) fn begin_write(
         &self,
-        extent: Extent,
-        placement: Placement,
-        origin: Origin,
-        fua: bool,
-    ) -> Result<Running, IoError> {
+        (extent, placement, origin, fua): (Extent, Placement, Origin, bool),
+        running: &mut Running,
+    ) -> Result<(), IoError> {
         self.check_range(extent)?;
         self.count_command(false);
         let kind = Kind::Write {
@@ -175,167 +197,152 @@ impl Core {
             tag: self.tag(origin),
             fua,
         };
-        Ok(self.enter(extent, kind))
+        self.enter(extent, kind, running);
+        Ok(())
     }
 
-    fn enter(&self, extent: Extent, kind: Kind) -> Running {
+    #[inline]
+    fn enter(&self, extent: Extent, kind: Kind, running: &mut Running) {
         let (page, end) = self.pages_of(extent);
         self.state.borrow().map.prefetch(page);
-        let pages = end - page;
-        let wait = match self.front {
-            None => self.until(self.block_time(pages)),
-            Some(_) => {
-                let core = self.this();
-                Wait::Future(Box::pin(async move {
-                    if let Some(front) = &core.front {
-                        core.enter_block(front, pages).await;
-                    }
-                    Ok(())
-                }))
-            }
-        };
-        Running {
-            kind,
-            extent,
-            page,
-            end,
-            step: Step::Lookup,
-            wait,
+        (running.kind, running.extent) = (kind, extent);
+        (running.page, running.end, running.step) = (page, end, Step::Lookup);
+        if self.front.is_some() {
+            return self.enter_front(end - page, running);
         }
+        let time = self.sim.now() + self.block_time(end - page);
+        running.until = time.0;
+        running.wait = match self.sim.alarm(time) {
+            true => Wait::Time,
+            false => Wait::Nothing,
+        };
     }
 
-    fn until(&self, span: Ns) -> Wait {
-        let time = self.sim.now() + span;
-        match self.sim.alarm(time) {
-            true => Wait::Until(time),
-            false => Wait::Nothing,
-        }
+    #[cold]
+    fn enter_front(&self, pages: u32, running: &mut Running) {
+        let core = self.this();
+        running.await_future(async move {
+            if let Some(front) = &core.front {
+                core.enter_block(front, pages).await;
+            }
+            Ok(())
+        });
     }
 
     /// Advances a command that writes `content`, and returns its result at its end.
+    #[inline]
     pub(crate) fn advance(
         &self,
         running: &mut Running,
         content: Content<'_>,
     ) -> Poll<Result<(), IoError>> {
         loop {
-            ready!(self.poll_wait(&mut running.wait))?;
-            running.wait = match running.kind {
+            match running.wait {
+                Wait::Nothing => {}
+                Wait::Time if self.sim.now().0 >= running.until => {}
+                Wait::Row => ready!(self.end_row(running))?,
+                Wait::Room if self.buffer.collect(running.until) => {}
+                Wait::Future => ready!(running.poll_future())?,
+                Wait::Time | Wait::Room => return Poll::Pending,
+            }
+            running.wait = Wait::Nothing;
+            match running.kind {
                 _ if matches!(running.step, Step::End) => return Poll::Ready(Ok(())),
                 Kind::Read => self.step_read(running),
                 Kind::Write { frontier, tag, fua } => {
-                    self.step_write(running, content, (frontier, tag, fua))?
+                    self.step_write(running, content, (frontier, tag, fua))?;
                 }
                 Kind::Whole => return Poll::Ready(Ok(())),
-            };
+            }
         }
     }
 
-    fn poll_wait(&self, wait: &mut Wait) -> Poll<Result<(), IoError>> {
-        let is_over = match wait {
-            Wait::Nothing => true,
-            Wait::Until(time) => self.sim.now() >= *time,
-            Wait::Room(ticket) => self.buffer.collect(*ticket),
-            Wait::Row(reading, line, page) => {
-                let (line, page) = (*line, *page);
-                let Some(result) = self.nand.take_end(reading) else {
-                    return Poll::Pending;
-                };
-                *wait = Wait::Nothing;
-                return Poll::Ready(self.row_ended((line, page), result));
-            }
-            Wait::Future(future) => {
-                let mut context = Context::from_waker(Waker::noop());
-                return future.as_mut().poll(&mut context);
-            }
+    #[inline]
+    fn end_row(&self, running: &mut Running) -> Poll<Result<(), IoError>> {
+        let (reading, line, page) = &running.row;
+        let Some(result) = self.nand.take_end(reading) else {
+            return Poll::Pending;
         };
-        if is_over {
-            Poll::Ready(Ok(()))
-        } else {
-            Poll::Pending
-        }
+        running.wait = Wait::Nothing;
+        Poll::Ready(self.row_ended((*line, *page), result))
     }
 
-    fn step_read(&self, running: &mut Running) -> Wait {
+    #[inline]
+    fn step_read(&self, running: &mut Running) {
         match running.step {
             Step::Lookup if self.map_cache.is_some() && running.page < running.end => {
                 running.page += 1;
-                self.look_up(running.page - 1, false)
+                self.look_up(running.page - 1, false, running);
             }
             Step::Lookup => {
-                let (first, _) = self.pages_of(running.extent);
                 running.step = match self.front {
                     Some(_) => Step::Merge,
                     None => Step::Count,
                 };
-                self.read_flash(running.extent, first..running.end)
+                self.read_flash(running);
             }
             Step::Merge => {
                 let (core, pages) = (self.this(), self.pages_of(running.extent));
                 running.step = Step::Count;
-                Wait::Future(Box::pin(async move {
+                running.await_future(async move {
                     if let Some(front) = &core.front {
                         core.copy_logged(front, pages.0..pages.1).await;
                     }
                     Ok(())
-                }))
+                });
             }
             _ => {
                 let ledger = &mut self.state.borrow_mut().ledger;
                 ledger.host_read_sectors += u64::from(running.extent.sectors);
                 running.step = Step::End;
-                Wait::Nothing
             }
         }
     }
 
-    /// Starts the flash reads of `pages`, which `extent` covers.
+    /// Starts the flash reads of the pages of a command.
     #[inline]
-    fn read_flash(&self, extent: Extent, pages: Range<u32>) -> Wait {
-        if pages.len() == 1 {
-            let place = self.state.borrow().map.get(pages.start);
-            let Where::Flash(place) = place else {
-                return Wait::Nothing;
-            };
-            let bytes = (extent.bytes() as u32).next_multiple_of(UNIT as u32);
-            return self.read_row_of(self.row_read(pages.start, place, bytes), ReadCause::Host);
+    fn read_flash(&self, running: &mut Running) {
+        let (first, end) = self.pages_of(running.extent);
+        if end - first == 1 {
+            let place = self.state.borrow().map.get(first);
+            if let Where::Flash(place) = place {
+                let bytes = (running.extent.bytes() as u32).next_multiple_of(UNIT as u32);
+                let read = self.row_read(first, place, bytes);
+                self.start_row(read, ReadCause::Host, running);
+            }
+            return;
         }
         let mut rows = self.jobs.rows.borrow_mut();
-        self.gather_rows(pages, &mut rows);
+        self.gather_rows(first..end, &mut rows);
         if rows.len() > 1 {
             let rows = rows.drain(..).collect();
             let core = self.this();
-            return Wait::Future(Box::pin(async move {
-                core.read_rows(rows, ReadCause::Host).await
-            }));
-        }
-        match rows.pop() {
-            Some(row) => self.read_row_of(row, ReadCause::Host),
-            None => Wait::Nothing,
+            running.await_future(async move { core.read_rows(rows, ReadCause::Host).await });
+        } else if let Some(row) = rows.pop() {
+            self.start_row(row, ReadCause::Host, running);
         }
     }
 
     /// Starts the read of a row.
     #[inline]
-    fn read_row_of(&self, read: RowRead, cause: ReadCause) -> Wait {
+    fn start_row(&self, read: RowRead, cause: ReadCause, running: &mut Running) {
         self.begin_reading(read.line, cause, read.row);
         let reading = self.nand.read_at_once(read.row, read.bytes, Priority::Read);
         let reading = reading.expect("the map points to rows of the flash");
-        Wait::Row(reading, read.line, read.page)
+        running.row = (reading, read.line, read.page);
+        running.wait = Wait::Row;
     }
 
     /// Looks `page` up in a paged map.
-    fn look_up(&self, page: u32, dirty: bool) -> Wait {
-        match self.touch_map(page, dirty) {
-            None => Wait::Nothing,
-            Some(missed) => {
-                let core = self.this();
-                Wait::Future(Box::pin(async move {
-                    core.await_map_page(missed).await;
-                    Ok(())
-                }))
-            }
-        }
+    fn look_up(&self, page: u32, dirty: bool, running: &mut Running) {
+        let Some(missed) = self.touch_map(page, dirty) else {
+            return;
+        };
+        let core = self.this();
+        running.await_future(async move {
+            core.await_map_page(missed).await;
+            Ok(())
+        });
     }
 
     fn step_write(
@@ -343,10 +350,11 @@ impl Core {
         running: &mut Running,
         content: Content<'_>,
         (frontier, tag, fua): (usize, u16, bool),
-    ) -> Result<Wait, IoError> {
+    ) -> Result<(), IoError> {
         let page = running.page;
         if page == running.end {
-            return Ok(self.end_write(running, frontier, fua));
+            self.end_write(running, frontier, fua);
+            return Ok(());
         }
         let part = self.part(running.extent, page);
         let is_whole = part.to - part.from == self.layout.page_bytes() as usize;
@@ -354,18 +362,18 @@ impl Core {
             Step::Lookup => {
                 running.step = if is_whole { Step::Room } else { Step::Rest };
                 if self.map_cache.is_some() {
-                    return Ok(self.look_up(page, true));
+                    self.look_up(page, true, running);
                 }
             }
             Step::Rest => {
                 running.step = Step::Room;
-                return Ok(self.read_rest(page));
+                self.read_rest(page, running);
             }
             Step::Room => {
                 let waits = !self.state.borrow().is_pending(page);
                 running.step = Step::Put(waits);
                 if waits && let Some(ticket) = self.buffer.join(1) {
-                    return Ok(Wait::Room(ticket));
+                    (running.wait, running.until) = (Wait::Room, ticket);
                 }
             }
             Step::Put(waits) => {
@@ -382,32 +390,30 @@ impl Core {
             }
             Step::Merge | Step::Count | Step::End => unreachable!("a write has no such step"),
         }
-        Ok(Wait::Nothing)
+        Ok(())
     }
 
     /// Counts a write whose pages are all in the buffer, and makes it durable if `fua`.
-    fn end_write(&self, running: &mut Running, frontier: usize, fua: bool) -> Wait {
+    fn end_write(&self, running: &mut Running, frontier: usize, fua: bool) {
         let sectors = u64::from(running.extent.sectors);
         let mut state = self.state.borrow_mut();
         state.ledger.host_write_sectors += sectors;
         state.ledger.handles[frontier].host_sectors += sectors;
         drop(state);
         running.step = Step::End;
-        if !fua {
-            return Wait::Nothing;
+        if fua {
+            let core = self.this();
+            running.await_future(async move { core.flush().await });
         }
-        let core = self.this();
-        Wait::Future(Box::pin(async move { core.flush().await }))
     }
 
     /// Reads the rest of a page that a write covers in part.
-    fn read_rest(&self, page: u32) -> Wait {
+    fn read_rest(&self, page: u32, running: &mut Running) {
         let place = self.state.borrow().map.get(page);
-        let Where::Flash(place) = place else {
-            return Wait::Nothing;
-        };
-        let read = self.row_read(page, place, self.layout.page_bytes() as u32);
-        self.read_row_of(read, ReadCause::Rmw)
+        if let Where::Flash(place) = place {
+            let read = self.row_read(page, place, self.layout.page_bytes() as u32);
+            self.start_row(read, ReadCause::Rmw, running);
+        }
     }
 
     /// Advances a command until its end.
@@ -438,9 +444,10 @@ impl Future for Run<'_> {
 
 impl Drop for Run<'_> {
     fn drop(&mut self) {
-        match &self.running.wait {
-            Wait::Row(reading, ..) => self.core.nand.abandon(reading),
-            Wait::Room(ticket) => self.core.buffer.leave(*ticket),
+        let running = &self.running;
+        match running.wait {
+            Wait::Row => self.core.nand.abandon(&running.row.0),
+            Wait::Room => self.core.buffer.leave(running.until),
             _ => {}
         }
     }
