@@ -52,6 +52,9 @@ pub(crate) struct Trip {
     wait: Wait,
     /// Time or ticket, as `wait` says.
     until: u64,
+    /// Whether a submission ends as soon as the time is known at which the drive has the command:
+    /// it is `until` then.
+    is_early: bool,
     future: Option<Boxed<'static, Ns>>,
 }
 
@@ -62,6 +65,7 @@ impl Trip {
             step,
             wait: Wait::Nothing,
             until: 0,
+            is_early: false,
             future: None,
         }
     }
@@ -70,6 +74,7 @@ impl Trip {
     #[inline]
     fn turn(&mut self, bytes: u64) {
         (self.step, self.bytes) = (Step::Answer, bytes);
+        self.is_early = false;
     }
 
     #[cold]
@@ -197,9 +202,10 @@ impl QueuePair {
     #[inline]
     fn wait_until(&self, trip: &mut Trip, time: Ns) {
         trip.until = time.0;
-        trip.wait = match self.shared.sim.alarm(time) {
-            true => Wait::Time,
-            false => Wait::Nothing,
+        let is_early = trip.is_early && matches!(trip.step, Step::End);
+        trip.wait = match is_early || !self.shared.sim.alarm(time) {
+            true => Wait::Nothing,
+            false => Wait::Time,
         };
     }
 
@@ -226,10 +232,15 @@ impl QueuePair {
         loop {
             match request.phase {
                 Phase::Submission => {
+                    request.trip.is_early = drive.is_early(request.command);
                     ready!(self.advance_trip(&mut request.trip));
-                    match drive.begin(request.command, &mut request.running) {
+                    let arrival = Ns(request.trip.until).max(self.shared.sim.now());
+                    match drive.begin(request.command, arrival, &mut request.running) {
                         Ok(()) => request.phase = Phase::Execution,
-                        Err(error) => request.complete(Err(error)),
+                        Err(error) => {
+                            request.complete(Err(error));
+                            self.wait_until(&mut request.trip, arrival);
+                        }
                     }
                 }
                 Phase::Execution => {

@@ -42,7 +42,7 @@ impl Core {
             }
             _ => {
                 let mut running = Running::default();
-                self.begin_read(extent, &mut running)?;
+                self.begin_read(extent, self.sim.now(), &mut running)?;
                 let result = self.run(running, Content::Nothing).await;
                 result.and_then(|()| self.hand_over(extent, sink))
             }
@@ -71,7 +71,8 @@ impl Core {
     ) -> Result<(), IoError> {
         let Some(front) = self.front.as_ref().filter(|front| front.writes_back()) else {
             let mut running = Running::default();
-            self.begin_write((extent, placement, origin, fua), &mut running)?;
+            let write = (extent, placement, origin, fua);
+            self.begin_write(write, self.sim.now(), &mut running)?;
             return self.run(running, content).await;
         };
         self.check_range(extent)?;

@@ -18,7 +18,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
-use units::{Extent, Origin, Placement};
+use units::{Extent, Ns, Origin, Placement};
 
 /// A command without contents: a write of it reads as zeros.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,8 +59,8 @@ enum Wait {
     Nothing,
     /// The time of the command.
     Time,
-    /// A read of flash.
-    Row,
+    /// Reads of flash.
+    Rows,
     /// Room in the buffer, by the ticket of the command.
     Room,
     /// The future of the command.
@@ -93,8 +93,10 @@ pub struct Running {
     wait: Wait,
     /// Time or ticket, as `wait` says.
     until: u64,
-    /// Read of flash under way, with its line and first mapped page.
-    row: (Reading, u32, u32),
+    /// Reads of flash under way, with their lines and first mapped pages.
+    rows: Vec<(Reading, u32, u32)>,
+    /// Error of the first page that could not be read.
+    failed: Option<IoError>,
     future: Option<Boxed<'static, Result<(), IoError>>>,
 }
 
@@ -118,18 +120,34 @@ impl Running {
 }
 
 impl Drive {
+    /// Whether [`Drive::begin`] takes this command before it arrives: its first step waits for a
+    /// time alone.
+    #[must_use]
+    #[inline]
+    pub fn is_early(&self, command: Command) -> bool {
+        let is_plain = self.zones.is_none() && self.core.front.is_none();
+        is_plain && matches!(command, Command::Read(..) | Command::Write(..))
+    }
+
     /// Begins a command for the current task or record, which advances it at once. `running` runs
-    /// no other command.
+    /// no other command. The command arrives now, or at `arrival` if [`Drive::is_early`].
     ///
     /// # Errors
     /// If the command reaches past the end, or the stream does not exist.
     #[inline]
-    pub fn begin(&self, command: Command, running: &mut Running) -> Result<(), IoError> {
+    pub fn begin(
+        &self,
+        command: Command,
+        arrival: Ns,
+        running: &mut Running,
+    ) -> Result<(), IoError> {
         let core = &self.core;
         match command {
-            Command::Read(extent) if self.advances_reads() => core.begin_read(extent, running),
+            Command::Read(extent) if self.advances_reads() => {
+                core.begin_read(extent, arrival, running)
+            }
             Command::Write(extent, placement, origin, fua) if self.advances_writes() => {
-                core.begin_write((extent, placement, origin, fua), running)
+                core.begin_write((extent, placement, origin, fua), arrival, running)
             }
             _ => {
                 let drive = self.clone();
@@ -177,10 +195,15 @@ impl Drive {
 impl Core {
     /// Begins a read; its holder advances it at once.
     #[inline]
-    pub(crate) fn begin_read(&self, extent: Extent, running: &mut Running) -> Result<(), IoError> {
+    pub(crate) fn begin_read(
+        &self,
+        extent: Extent,
+        arrival: Ns,
+        running: &mut Running,
+    ) -> Result<(), IoError> {
         self.check_range(extent)?;
         self.count_command(true);
-        self.enter(extent, Kind::Read, running);
+        self.enter((extent, arrival), Kind::Read, running);
         Ok(())
     }
 
@@ -188,6 +211,7 @@ impl Core {
     pub(crate) fn begin_write(
         &self,
         (extent, placement, origin, fua): (Extent, Placement, Origin, bool),
+        arrival: Ns,
         running: &mut Running,
     ) -> Result<(), IoError> {
         self.check_range(extent)?;
@@ -197,12 +221,12 @@ impl Core {
             tag: self.tag(origin),
             fua,
         };
-        self.enter(extent, kind, running);
+        self.enter((extent, arrival), kind, running);
         Ok(())
     }
 
     #[inline]
-    fn enter(&self, extent: Extent, kind: Kind, running: &mut Running) {
+    fn enter(&self, (extent, arrival): (Extent, Ns), kind: Kind, running: &mut Running) {
         let (page, end) = self.pages_of(extent);
         self.state.borrow().map.prefetch(page);
         (running.kind, running.extent) = (kind, extent);
@@ -210,7 +234,7 @@ impl Core {
         if self.front.is_some() {
             return self.enter_front(end - page, running);
         }
-        let time = self.sim.now() + self.block_time(end - page);
+        let time = arrival + self.block_time(end - page);
         running.until = time.0;
         running.wait = match self.sim.alarm(time) {
             true => Wait::Time,
@@ -240,7 +264,7 @@ impl Core {
             match running.wait {
                 Wait::Nothing => {}
                 Wait::Time if self.sim.now().0 >= running.until => {}
-                Wait::Row => ready!(self.end_row(running))?,
+                Wait::Rows => ready!(self.end_rows(running))?,
                 Wait::Room if self.buffer.collect(running.until) => {}
                 Wait::Future => ready!(running.poll_future())?,
                 Wait::Time | Wait::Room => return Poll::Pending,
@@ -257,14 +281,24 @@ impl Core {
         }
     }
 
+    /// Takes the ends of the reads of flash; ready after the last one.
     #[inline]
-    fn end_row(&self, running: &mut Running) -> Poll<Result<(), IoError>> {
-        let (reading, line, page) = &running.row;
-        let Some(result) = self.nand.take_end(reading) else {
+    fn end_rows(&self, running: &mut Running) -> Poll<Result<(), IoError>> {
+        let mut at = 0;
+        while let Some((reading, line, page)) = running.rows.get(at) {
+            let Some(result) = self.nand.take_end(reading) else {
+                at += 1;
+                continue;
+            };
+            if let Err(error) = self.row_ended((*line, *page), result) {
+                running.failed = Some(running.failed.map_or(error, |first| first.min(error)));
+            }
+            let _ = running.rows.swap_remove(at);
+        }
+        if at > 0 {
             return Poll::Pending;
-        };
-        running.wait = Wait::Nothing;
-        Poll::Ready(self.row_ended((*line, *page), result))
+        }
+        Poll::Ready(running.failed.take().map_or(Ok(()), Err))
     }
 
     #[inline]
@@ -314,11 +348,7 @@ impl Core {
         }
         let mut rows = self.jobs.rows.borrow_mut();
         self.gather_rows(first..end, &mut rows);
-        if rows.len() > 1 {
-            let rows = rows.drain(..).collect();
-            let core = self.this();
-            running.await_future(async move { core.read_rows(rows, ReadCause::Host).await });
-        } else if let Some(row) = rows.pop() {
+        for row in rows.drain(..) {
             self.start_row(row, ReadCause::Host, running);
         }
     }
@@ -329,8 +359,8 @@ impl Core {
         self.begin_reading(read.line, cause, read.row);
         let reading = self.nand.read_at_once(read.row, read.bytes, Priority::Read);
         let reading = reading.expect("the map points to rows of the flash");
-        running.row = (reading, read.line, read.page);
-        running.wait = Wait::Row;
+        running.rows.push((reading, read.line, read.page));
+        running.wait = Wait::Rows;
     }
 
     /// Looks `page` up in a paged map.
@@ -446,7 +476,10 @@ impl Drop for Run<'_> {
     fn drop(&mut self) {
         let running = &self.running;
         match running.wait {
-            Wait::Row => self.core.nand.abandon(&running.row.0),
+            Wait::Rows => {
+                let readings = running.rows.iter();
+                readings.for_each(|(reading, ..)| self.core.nand.abandon(reading));
+            }
             Wait::Room => self.core.buffer.leave(running.until),
             _ => {}
         }

@@ -110,6 +110,8 @@ pub(crate) struct Replay {
     zones: Option<Linear<ZonedDevice>>,
     /// The host's mapping or the remapping layer; `None` if requests go to the drive's own queues.
     mapped: Option<Attached>,
+    /// Whether requests go to the drive's own queues.
+    is_queued: bool,
     start: Ns,
     pub(crate) stream: RefCell<Stream>,
     pub(crate) meter: RefCell<Meter>,
@@ -144,15 +146,17 @@ impl Replay {
             Pacing::Closed { depth, think } => (Pace::Closed(think), depth),
             Pacing::Open => (Pace::Open, 1),
         };
+        let zones = ZonedDevice::new(device).map(|zones| Linear::new(sim, zones));
         let replay = Rc::new_cyclic(|me: &Weak<Self>| Self {
             mapped: port.is_mapped().then(|| port.clone()),
+            is_queued: zones.is_none() && !port.is_mapped(),
             actor: sim.enroll(me.clone()),
             me: me.clone(),
             pace,
             start: sim.now(),
             sim: sim.clone(),
             device: device.clone(),
-            zones: ZonedDevice::new(device).map(|zones| Linear::new(sim, zones)),
+            zones,
             stream: RefCell::new(stream),
             meter: RefCell::new(meter),
             failure: RefCell::default(),

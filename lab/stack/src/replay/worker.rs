@@ -28,7 +28,7 @@ enum Stage {
     /// Alone waits for the arrival of its request.
     Arrival(Request, Who),
     /// At the queues of the drive.
-    Queued(host::Request),
+    Queued,
     /// In zones, or above a mapping.
     Elsewhere(Boxed<'static, Result<(), IoError>>),
     /// Thinks until this time.
@@ -40,6 +40,7 @@ pub(super) struct Worker {
     id: TaskId,
     queue: QueuePair,
     stage: Stage,
+    request: host::Request,
     op: Op,
     arrival: Ns,
 }
@@ -64,6 +65,7 @@ impl Replay {
             id: self.sim.start_record(self.actor, number),
             queue: self.device.queue(number as usize),
             stage: Stage::Idle,
+            request: host::Request::new(Command::Flush, Who::default()),
             op: Op::Flush,
             arrival: Ns::ZERO,
         };
@@ -72,30 +74,30 @@ impl Replay {
 
     fn advance(&self, worker: &mut Worker) -> Pause {
         loop {
-            worker.stage = match &mut worker.stage {
+            match &mut worker.stage {
                 Stage::Idle => match self.pace {
                     Pace::Closed(_) => {
                         let arrival = self.clock();
                         let Some((request, who)) = self.take(arrival) else {
                             return Pause::Leave;
                         };
-                        self.begin(worker, &request, who, arrival)
+                        self.begin(worker, &request, who, arrival);
                     }
                     Pace::Open => match self.lead.join(1) {
-                        Some(ticket) => Stage::Turn(ticket),
-                        None => match self.await_arrival() {
-                            Some(arrival) => arrival,
-                            None => return Pause::Leave,
-                        },
+                        Some(ticket) => {
+                            worker.stage = Stage::Turn(ticket);
+                            return Pause::Wait;
+                        }
+                        None if self.await_arrival(worker) => {}
+                        None => return Pause::Leave,
                     },
                 },
                 Stage::Turn(ticket) => {
                     if !self.lead.collect(*ticket) {
                         return Pause::Wait;
                     }
-                    match self.await_arrival() {
-                        Some(arrival) => arrival,
-                        None => return Pause::Leave,
+                    if !self.await_arrival(worker) {
+                        return Pause::Leave;
                     }
                 }
                 Stage::Arrival(request, who) => {
@@ -105,72 +107,75 @@ impl Replay {
                     }
                     let has_idle = self.lead.is_contended();
                     self.lead.put(1);
-                    worker.stage = self.begin(worker, &request, who, request.at);
+                    self.begin(worker, &request, who, request.at);
                     if !has_idle && self.workers.get() < IN_FLIGHT {
                         return Pause::Hire;
                     }
-                    continue;
                 }
-                Stage::Queued(request) => {
-                    let Poll::Ready(result) = worker.queue.advance(request) else {
+                Stage::Queued => {
+                    let Poll::Ready(result) = worker.queue.advance(&mut worker.request) else {
                         return Pause::Wait;
                     };
-                    self.finish(worker, result)
+                    self.finish(worker, result);
                 }
                 Stage::Elsewhere(request) => {
                     let mut context = Context::from_waker(Waker::noop());
                     let Poll::Ready(result) = request.as_mut().poll(&mut context) else {
                         return Pause::Wait;
                     };
-                    self.finish(worker, result)
+                    self.finish(worker, result);
                 }
                 Stage::Thinking(until) => {
                     if self.sim.now() < *until {
                         return Pause::Wait;
                     }
-                    Stage::Idle
+                    worker.stage = Stage::Idle;
                 }
-            };
-            if let Stage::Turn(_) = worker.stage {
-                return Pause::Wait;
             }
         }
     }
 
-    /// Takes the next request and lets the worker, which has the turn, wait for its arrival. `None`
-    /// after the last request.
-    fn await_arrival(&self) -> Option<Stage> {
+    /// Takes the next request and lets the worker, which has the turn, wait for its arrival. Returns
+    /// false after the last request.
+    fn await_arrival(&self, worker: &mut Worker) -> bool {
         let Some((request, who)) = self.take(Ns::ZERO) else {
             self.lead.put(1);
-            return None;
+            return false;
         };
         self.sim.alarm(self.start + request.at);
-        Some(Stage::Arrival(request, who))
+        worker.stage = Stage::Arrival(request, who);
+        true
     }
 
     /// Begins `request`, which has arrived.
-    fn begin(&self, worker: &mut Worker, request: &Request, who: Who, arrival: Ns) -> Stage {
+    #[inline]
+    fn begin(&self, worker: &mut Worker, request: &Request, who: Who, arrival: Ns) {
         (worker.op, worker.arrival) = (request.op, arrival);
         match command(request, who) {
-            Some(command) if self.zones.is_none() && self.mapped.is_none() => {
-                Stage::Queued(host::Request::new(command, who))
+            Some(command) if self.is_queued => {
+                worker.request.renew(command, who);
+                worker.stage = Stage::Queued;
             }
-            _ => Stage::Elsewhere(Box::pin(elsewhere(self.this(), *request, who))),
+            _ => {
+                let elsewhere = elsewhere(self.this(), *request, who);
+                worker.stage = Stage::Elsewhere(Box::pin(elsewhere));
+            }
         }
     }
 
-    fn finish(&self, worker: &Worker, result: Result<(), IoError>) -> Stage {
+    #[inline]
+    fn finish(&self, worker: &mut Worker, result: Result<(), IoError>) {
         let now = self.clock();
         let latency = now.since(worker.arrival);
         self.meter.borrow_mut().add(worker.op, latency, now, result);
-        match self.pace {
+        worker.stage = match self.pace {
             Pace::Closed(think) if think > Ns::ZERO => {
                 let until = self.sim.now() + think;
                 self.sim.alarm(until);
                 Stage::Thinking(until)
             }
             _ => Stage::Idle,
-        }
+        };
     }
 
     fn this(&self) -> Rc<Self> {
