@@ -85,9 +85,14 @@ impl Sim {
     /// Starts a record: its first event is at this instant, after all events already scheduled
     /// for it.
     pub fn start_record(&self, actor: ActorId, record: u32) -> TaskId {
-        let id = self.place(Slot::Record(actor, record));
+        let id = self.add_record(actor, record);
         self.wake(id);
         id
+    }
+
+    /// Adds a record without an event.
+    pub fn add_record(&self, actor: ActorId, record: u32) -> TaskId {
+        self.place(Slot::Record(actor, record))
     }
 
     /// Ends a record; its number may be reused.

@@ -9,7 +9,6 @@ use crate::config::DriveConfig;
 use crate::drive::Core;
 use crate::fdp::Moving;
 use crate::frontier::Kind;
-use crate::jobs::Work;
 use crate::layout::{Layout, NONE};
 use crate::ledger::{Cause, ReadCause};
 use crate::line::LineState;
@@ -171,17 +170,19 @@ impl Core {
     async fn collect_line(self: &Rc<Self>, line: u32, cause: Cause) {
         let (target, group) = (self.target(line), self.layout.group(line));
         let moving = Rc::new(Moving::default());
+        let mut rows = VecDeque::new();
         for unit in 0..self.layout.units_per_line {
-            for row in self.valid_rows(line, unit) {
+            self.gather_valid(line, unit, &mut rows);
+            while let Some(row) = rows.pop_front() {
                 self.take_window(group, row.pages.len()).await;
                 moving.reading.update(|reads| reads + 1);
-                self.start_job(Work::Copy(Copying {
+                self.start_copy(Copying {
                     line,
                     source: row,
                     target,
                     cause,
                     moving: Rc::clone(&moving),
-                }));
+                });
             }
         }
         while moving.reading.get() > 0 {
@@ -265,31 +266,33 @@ impl Core {
             .expect("every kind has its frontier")
     }
 
-    /// Valid pages of a unit, grouped by page row.
-    fn valid_rows(&self, line: u32, unit: u32) -> Vec<RowOfPages> {
+    /// Adds the valid pages of a unit to `rows`, which is empty, grouped by page row.
+    fn gather_valid(&self, line: u32, unit: u32, rows: &mut VecDeque<RowOfPages>) {
         let state = self.state.borrow();
-        let mut rows: Vec<RowOfPages> = Vec::new();
-        for position in 0..self.layout.unit {
-            let offset = unit * self.layout.unit + position;
-            let page = line * self.layout.line_pages + offset;
+        let first = unit * self.layout.unit;
+        let pages = line * self.layout.line_pages + first;
+        for (offset, page) in (first..).zip(pages..pages + self.layout.unit) {
             if !state.lines.is_valid(page) {
                 continue;
             }
             let at = self.layout.place(offset);
-            match rows.last_mut() {
+            match rows.back_mut() {
                 Some(row) if row.row == at.row => {
                     row.planes |= 1 << at.plane;
                     row.pages.push(page);
                 }
-                _ => rows.push(RowOfPages {
-                    unit,
-                    row: at.row,
-                    planes: 1 << at.plane,
-                    pages: vec![page],
-                }),
+                _ => {
+                    let mut pages = self.jobs.list();
+                    pages.push(page);
+                    rows.push_back(RowOfPages {
+                        unit,
+                        row: at.row,
+                        planes: 1 << at.plane,
+                        pages,
+                    });
+                }
             }
         }
-        rows
     }
 
     fn row_to_copy(&self, copy: &Copying) -> Row {
@@ -311,22 +314,27 @@ impl Core {
 
     /// As [`Core::end_copy`], where pages of the map must be in memory for it.
     pub(crate) async fn copy_with_map(&self, copy: Copying, result: Result<(), NandError>) {
-        let names = self.names(&copy);
+        let mut names = Vec::new();
+        self.read_names(&copy, &mut names);
         for &(page, _) in &names {
             if let Some(missed) = self.touch_map(page, true) {
                 Box::pin(self.await_map_page(missed)).await;
             }
         }
-        self.end_copy(&copy, &names, result);
+        self.queue_row(copy, &names, result);
     }
 
     /// Queues the pages of a row that has been read for their frontier.
-    pub(crate) fn end_copy(
-        &self,
-        copy: &Copying,
-        names: &[(u32, u16)],
-        result: Result<(), NandError>,
-    ) {
+    pub(crate) fn end_copy(&self, copy: Copying, result: Result<(), NandError>) {
+        let mut names = self.jobs.names.take();
+        self.read_names(&copy, &mut names);
+        self.queue_row(copy, &names, result);
+        names.clear();
+        self.jobs.names.replace(names);
+    }
+
+    /// Queues the pages of a row, which the spare area gives `names`.
+    fn queue_row(&self, copy: Copying, names: &[(u32, u16)], result: Result<(), NandError>) {
         let (target, moving) = (copy.target, &copy.moving);
         let lost = result == Err(NandError::Uncorrectable);
         let copies = self.queue_copies(&copy.source.pages, names, target, copy.cause, lost);
@@ -342,11 +350,14 @@ impl Core {
             self.unblock_copies(self.layout.group(copy.line));
         }
         moving.reading.update(|reads| reads - 1);
-        self.progress.notify(&self.sim);
+        if moving.reading.get() == 0 {
+            self.progress.notify(&self.sim);
+        }
+        self.jobs.recycle(copy.source.pages);
     }
 
-    /// Mapped page and origin that the spare area names for each flash page of `copy`.
-    pub(crate) fn names(&self, copy: &Copying) -> Vec<(u32, u16)> {
+    /// Adds mapped page and origin that the spare area names for each flash page of `copy`.
+    fn read_names(&self, copy: &Copying, names: &mut Vec<(u32, u16)>) {
         let row = self.row_to_copy(copy);
         let media = self.nand.media();
         let name = |&place: &u32| {
@@ -356,7 +367,7 @@ impl Core {
             let word = page.expect("a valid page is readable").words[at.sector as usize];
             word::parse(&self.layout, word).expect("a valid page has a name")
         };
-        copy.source.pages.iter().map(name).collect()
+        names.extend(copy.source.pages.iter().map(name));
     }
 
     /// Queues copies of the pages that are still valid, and returns their number.

@@ -1,7 +1,7 @@
 //! Programs, row reads and copies of the firmware, as records instead of tasks.
 //!
 //! The first event of a job starts its flash operation, at the instant of its creation and after
-//! everything already due then. The end of that operation completes the job within the same event.
+//! everything already due then; a copy has no such event and starts at once. The end of that operation completes the job within the same event.
 //! A job that has to wait then goes on as a task of the same number, also within that event: a
 //! failed program, or a copy whose map page may be on flash.
 //!
@@ -45,9 +45,11 @@ pub(crate) struct Jobs {
     actor: ActorId,
     jobs: RefCell<Vec<Option<Job>>>,
     free: RefCell<Vec<u32>>,
-    /// Empty lists of the slots of completed programs.
+    /// Empty lists of the slots of completed programs and of the pages of copied rows.
     lists: RefCell<Vec<Vec<u32>>>,
     pub(crate) unit: RefCell<Unit>,
+    /// Memory for the names of the pages of a copied row; empty between uses.
+    pub(crate) names: RefCell<Vec<(u32, u16)>>,
     /// Memory for the rows of a read; empty between uses.
     pub(crate) rows: RefCell<Vec<RowRead>>,
 }
@@ -67,6 +69,7 @@ impl Jobs {
             free: RefCell::default(),
             lists: RefCell::default(),
             unit: RefCell::default(),
+            names: RefCell::default(),
             rows: RefCell::default(),
         }
     }
@@ -86,16 +89,32 @@ impl Jobs {
 }
 
 impl Core {
-    /// Creates a job. Jobs start in the order of their creation.
+    /// Creates a job that starts at an event of this instant. Jobs start in the order of their
+    /// creation.
     pub(crate) fn start_job(&self, work: Work) {
+        self.add_job(work, false);
+    }
+
+    /// Creates a copy and starts its read at once.
+    pub(crate) fn start_copy(&self, copy: Copying) {
+        let (row, bytes, priority) = self.begin_copy(&copy);
+        let report = Report::Firmware(self.add_job(Work::Copy(copy), true));
+        let started = self.nand.start_read(row, bytes, priority, report);
+        started.expect("a line has its rows on flash");
+    }
+
+    fn add_job(&self, work: Work, begun: bool) -> u32 {
         let mut jobs = self.jobs.jobs.borrow_mut();
         let number = self.jobs.free.borrow_mut().pop().unwrap_or_else(|| {
             jobs.push(None);
             jobs.len() as u32 - 1
         });
-        let id = self.sim.start_record(self.jobs.actor, number);
-        let begun = false;
+        let id = match begun {
+            true => self.sim.add_record(self.jobs.actor, number),
+            false => self.sim.start_record(self.jobs.actor, number),
+        };
         jobs[number as usize] = Some(Job { id, begun, work });
+        number
     }
 
     /// The firmware, for futures that outlive the caller.
@@ -119,7 +138,7 @@ impl Actor for Core {
                 return None;
             }
             Work::Row(read, _) => (read.row, read.bytes, Priority::Read),
-            Work::Copy(copy) => self.begin_copy(copy),
+            Work::Copy(_) => return None,
         };
         let started = self.nand.start_read(row, bytes, priority, report);
         started.expect("the map points to rows of the flash");
@@ -147,10 +166,7 @@ impl Firmware for Core {
                 self.sim.turn_into_task(id, rest);
                 return Some(id);
             }
-            Work::Copy(copy) => {
-                let names = self.names(&copy);
-                self.end_copy(&copy, &names, result);
-            }
+            Work::Copy(copy) => self.end_copy(copy, result),
         }
         self.sim.end_record(id);
         None

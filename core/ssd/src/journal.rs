@@ -266,6 +266,8 @@ impl Core {
             state.forget(&self.layout, page);
         }
         drop(state);
+        // A line may have no valid page left, for which its reclaiming waits.
+        self.progress.notify(&self.sim);
         if let Some(front) = &self.front {
             front.forget(record.first, record.first + record.pages);
         }

@@ -5,6 +5,7 @@ mod cuts;
 mod latency;
 mod pm;
 mod raw;
+mod requests;
 mod resources;
 mod waits;
 mod zoned;

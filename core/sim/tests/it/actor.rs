@@ -1,7 +1,7 @@
 //! Tests of actors: their order among tasks, their numbers and their ends.
 
-use sim::{Actor, ActorId, Cut, Kernel, Sim, TaskId};
-use std::cell::RefCell;
+use sim::{Actor, ActorId, Cut, Kernel, Semaphore, Sim, TaskId};
+use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 use units::Ns;
 
@@ -121,4 +121,80 @@ fn events_of_ended_records_and_dropped_actors_do_not_count() {
     drop(notes);
     kernel.run();
     assert_eq!((sim.events(), sim.now()), (1, Ns(0)));
+}
+
+/// A record that waits for a time and then for a permit, and notes when it has each.
+struct Waiter {
+    sim: Sim,
+    turn: Semaphore,
+    stage: Cell<u32>,
+    ticket: Cell<Option<u64>>,
+    log: Rc<RefCell<Vec<(u64, u32)>>>,
+}
+
+impl Actor for Waiter {
+    fn event(&self, number: u32, _: u64) -> Option<TaskId> {
+        let note = || {
+            self.log
+                .borrow_mut()
+                .push((self.sim.now().0, self.stage.get()))
+        };
+        match self.stage.get() {
+            0 => {
+                assert!(!self.sim.alarm(Ns::ZERO), "it is not in the future");
+                assert!(self.sim.alarm(Ns(5)));
+            }
+            1 => {
+                note();
+                self.ticket.set(self.turn.join(1));
+                assert!(self.ticket.get().is_some(), "a task has the permit");
+            }
+            _ => {
+                assert!(self.turn.collect(self.ticket.get()?));
+                note();
+                self.sim.end_record(self.sim.current());
+            }
+        }
+        assert_eq!(number, 3);
+        self.stage.set(self.stage.get() + 1);
+        None
+    }
+}
+
+#[test]
+fn records_wait_for_times_and_permits() {
+    let kernel = Kernel::new();
+    let sim = kernel.sim();
+    let waiter = Rc::new(Waiter {
+        sim: sim.clone(),
+        turn: Semaphore::new(&sim, 1),
+        stage: Cell::default(),
+        ticket: Cell::default(),
+        log: Rc::default(),
+    });
+    let (clock, turn) = (sim.clone(), waiter.turn.clone());
+    sim.spawn_detached(async move {
+        let _permit = turn.acquire(1).await;
+        clock.sleep(Ns(9)).await;
+    });
+    let weak: Weak<dyn Actor> = Rc::downgrade(&waiter) as _;
+    let actor = sim.enroll(weak);
+    sim.start_record(actor, 3);
+    kernel.run();
+    assert_eq!(*waiter.log.borrow(), [(5, 1), (9, 2)]);
+    assert_eq!(waiter.turn.free(), 0, "the record keeps its permit");
+}
+
+#[test]
+fn a_ticket_that_leaves_gives_its_place_or_its_permits_back() {
+    let kernel = Kernel::new();
+    let turn = Semaphore::new(&kernel.sim(), 1);
+    assert_eq!(turn.join(1), None);
+    let (first, second) = (turn.join(1), turn.join(1));
+    let (first, second) = first.zip(second).expect("the permit is taken");
+    turn.leave(first);
+    turn.put(1);
+    assert!(!turn.collect(first));
+    turn.leave(second);
+    assert_eq!(turn.free(), 1);
 }
