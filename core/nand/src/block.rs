@@ -4,6 +4,8 @@
 //! power cut during an erase makes it `HalfErased` until the next erase; `Bad` is
 //! final. Pages below `written` are programmed or torn, pages from it on are erased.
 
+use crate::geometry::BlockId;
+use crate::past::Past;
 use crate::payload::Payload;
 use std::ops::Range;
 
@@ -22,31 +24,73 @@ pub enum BlockState {
 }
 
 /// The spare area of a readable page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Page<'a> {
     /// Sequence number of the program that wrote the page.
     pub stamp: u64,
     /// Label of the block, written with its first page.
     pub label: u64,
-    /// Spare words of the page, sector by sector.
-    pub words: &'a [u32],
+    pub(crate) words: Words<'a>,
+}
+
+/// Source of the spare words of a page.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Words<'a> {
+    Stored(&'a [u32]),
+    Past {
+        past: &'a dyn Past,
+        block: BlockId,
+        page: u32,
+        count: u32,
+    },
+}
+
+impl Page<'_> {
+    /// One spare word; the words are in the order of the sectors.
+    ///
+    /// # Panics
+    /// If the page has no such word.
+    #[must_use]
+    pub fn word(&self, index: usize) -> u32 {
+        match self.words {
+            Words::Stored(words) => words[index],
+            Words::Past {
+                past, block, page, ..
+            } => past.word(block, page, index as u32),
+        }
+    }
+
+    /// All spare words, sector by sector.
+    pub fn words(&self) -> impl Iterator<Item = u32> {
+        let count = match self.words {
+            Words::Stored(words) => words.len(),
+            Words::Past { count, .. } => count as usize,
+        };
+        (0..count).map(|index| self.word(index))
+    }
 }
 
 /// Stamp of a page that cannot be read.
 const UNREADABLE: u32 = u32::MAX;
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Block {
+/// State and counters of a block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Header {
     pub(crate) state: BlockState,
     /// Number of pages programmed, or being programmed, since the last erase.
     pub(crate) written: u32,
     pub(crate) erases: u32,
     pub(crate) label: u64,
     /// Stamp of the first program.
-    base: u64,
-    /// Stamp of each program as the difference to `base`.
-    stamps: Box<[u32]>,
-    words: Box<[u32]>,
+    pub(crate) base: u64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Block {
+    pub(crate) header: Header,
+    /// Stamp of each program as the difference to the first one, then the spare words. Empty
+    /// until a program is stored.
+    spare: Box<[u32]>,
     /// Contents by sector; None while all of them are zeros.
     payload: Option<Box<[Payload]>>,
 }
@@ -72,9 +116,15 @@ impl Slot {
         start..start + self.sectors_per_page as usize
     }
 
+    fn programs_per_block(self) -> usize {
+        (self.pages_per_block / self.pages_per_program) as usize
+    }
+
+    /// Range of the page's words in the spare area of its block.
     fn words(self) -> Range<usize> {
         let (range, words) = (self.range(), self.spare_words as usize);
-        range.start * words..range.end * words
+        let first = self.programs_per_block();
+        first + range.start * words..first + range.end * words
     }
 
     fn sectors_per_block(self) -> usize {
@@ -82,13 +132,15 @@ impl Slot {
     }
 }
 
-impl Block {
+impl Header {
     /// Whether `stamp` fits the block's encoding: at or after the first stamp, and within 32
     /// bits of it.
     pub(crate) fn takes_stamp(&self, stamp: u64) -> bool {
         self.written == 0 || (stamp >= self.base && stamp - self.base < u64::from(UNREADABLE))
     }
+}
 
+impl Block {
     /// Stores the next page. The caller has checked order and state.
     pub(crate) fn store(
         &mut self,
@@ -98,20 +150,18 @@ impl Block {
         words: &[u32],
         payload: &[Payload],
     ) {
-        if self.words.is_empty() {
+        if self.spare.is_empty() {
             let words = slot.sectors_per_block() * slot.spare_words as usize;
-            self.words = vec![0; words].into_boxed_slice();
-            let programs = slot.pages_per_block / slot.pages_per_program;
-            self.stamps = vec![0; programs as usize].into_boxed_slice();
+            self.spare = vec![0; slot.programs_per_block() + words].into_boxed_slice();
         }
         if slot.page == 0 {
-            (self.base, self.label) = (stamp, label);
+            (self.header.base, self.header.label) = (stamp, label);
         }
-        self.stamps[slot.program()] = (stamp - self.base) as u32;
-        self.words[slot.words()].copy_from_slice(words);
+        self.spare[slot.program()] = (stamp - self.header.base) as u32;
+        self.spare[slot.words()].copy_from_slice(words);
         self.store_payload(slot, payload);
-        self.written = slot.page + 1;
-        self.state = BlockState::Written;
+        self.header.written = slot.page + 1;
+        self.header.state = BlockState::Written;
     }
 
     fn store_payload(&mut self, slot: Slot, payload: &[Payload]) {
@@ -134,29 +184,29 @@ impl Block {
 
     /// Makes the program that wrote a page unreadable.
     pub(crate) fn make_unreadable(&mut self, slot: Slot) {
-        self.stamps[slot.program()] = UNREADABLE;
+        self.spare[slot.program()] = UNREADABLE;
     }
 
     pub(crate) fn erase(&mut self) {
-        self.state = BlockState::Erased;
-        self.written = 0;
-        self.erases += 1;
+        self.header.state = BlockState::Erased;
+        self.header.written = 0;
+        self.header.erases += 1;
         self.payload = None;
     }
 
     /// The spare area of a page, if it was programmed and can be read.
     pub(crate) fn page(&self, slot: Slot) -> Option<Page<'_>> {
-        if self.state != BlockState::Written && self.state != BlockState::Bad {
+        if self.header.state != BlockState::Written && self.header.state != BlockState::Bad {
             return None;
         }
-        if slot.page >= self.written {
+        if slot.page >= self.header.written {
             return None;
         }
-        let delta = self.stamps[slot.program()];
+        let delta = self.spare[slot.program()];
         (delta != UNREADABLE).then(|| Page {
-            stamp: self.base + u64::from(delta),
-            label: self.label,
-            words: &self.words[slot.words()],
+            stamp: self.header.base + u64::from(delta),
+            label: self.header.label,
+            words: Words::Stored(&self.spare[slot.words()]),
         })
     }
 
@@ -187,13 +237,16 @@ impl Block {
         }
     }
 
-    /// Stamp of the block's first program.
-    pub(crate) fn base(&self) -> u64 {
-        self.base
+    /// The block with `header` and without pages: it was erased, at least in part.
+    pub(crate) fn without_pages(header: Header) -> Self {
+        Self {
+            header,
+            ..Self::default()
+        }
     }
 
-    /// Bytes of host memory for the block's state, stamps and spare words.
+    /// Bytes of host memory for the block's state and spare area.
     pub(crate) fn memory(&self) -> usize {
-        size_of::<Self>() + 4 * (self.stamps.len() + self.words.len())
+        size_of::<Self>() + 4 * self.spare.len()
     }
 }

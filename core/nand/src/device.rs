@@ -444,7 +444,7 @@ impl Nand {
         for number in from.1..from.1 + self.geometry.pages_per_program {
             let media = self.media.borrow();
             let page = media.page(from.0, number).ok_or(NandError::Unreadable)?;
-            words.extend_from_slice(page.words);
+            words.extend(page.words());
             let sectors = 0..self.geometry.sectors_per_page();
             payload.extend(sectors.map(|s| media.payload(from.0, number, s)));
         }

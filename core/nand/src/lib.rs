@@ -36,6 +36,7 @@ mod load;
 mod media;
 mod operation;
 mod part;
+mod past;
 mod payload;
 mod watch;
 
@@ -47,5 +48,6 @@ pub use load::Load;
 pub use media::{BlockDelta, BlockImage, BlockImageError, Media, NandError};
 pub use operation::{Firmware, Reading, Report};
 pub use part::{PARTS, Part, Timing};
+pub use past::{Past, PastBlock};
 pub use payload::{PART, Partly, Payload, UNIT};
 pub use watch::{Spot, Watch};

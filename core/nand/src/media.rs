@@ -1,7 +1,9 @@
 //! The cells of the flash, which survive a power cut.
 //!
-//! Clones share blocks copy-on-write: a clone costs one reference per block, and a
-//! write to either copy duplicates only the block that it changes.
+//! Blocks that a run has not changed are as the past left them, and take no memory of
+//! their own ([`Past`]). The changed ones are stored. Clones share stored blocks
+//! copy-on-write: a clone costs one reference per block, and a write to either copy
+//! duplicates only the block that it changes.
 
 mod delta;
 mod image;
@@ -10,8 +12,9 @@ pub use delta::BlockDelta;
 pub(crate) use delta::Known;
 pub use image::{BlockImage, BlockImageError};
 
-use crate::block::{Block, BlockState, Page, Slot};
+use crate::block::{Block, BlockState, Header, Page, Slot, Words};
 use crate::geometry::{BlockId, Geometry, Row};
+use crate::past::Past;
 use crate::payload::Payload;
 use sim::Rng;
 use std::ops::Range;
@@ -76,10 +79,14 @@ pub enum NandError {
 }
 
 /// All cells of a drive: states, wear, spare areas and contents of its blocks.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Media {
     geometry: Geometry,
-    blocks: Vec<Arc<Block>>,
+    /// The blocks that are not stored; without it they are erased.
+    past: Option<Arc<dyn Past>>,
+    /// By block: its place in `stored`, counted from 1; 0 for a block as the past left it.
+    places: Vec<u32>,
+    stored: Vec<Arc<Block>>,
     /// By block: length of a prefix of certainly readable pages. Kept apart from the
     /// blocks because every read uses it, and the small array stays in the processor's
     /// cache.
@@ -90,19 +97,45 @@ impl Media {
     /// Creates erased flash; the caller has checked `geometry`.
     #[must_use]
     pub fn new(geometry: Geometry) -> Self {
-        let blocks = (0..geometry.blocks()).map(|_| Arc::default()).collect();
         Self {
             readable: vec![0; geometry.blocks() as usize],
+            places: vec![0; geometry.blocks() as usize],
+            stored: Vec::new(),
+            past: None,
             geometry,
-            blocks,
         }
+    }
+
+    /// Creates flash as `past` left it; the caller has checked `geometry`.
+    #[must_use]
+    pub fn with_past(geometry: Geometry, past: Arc<dyn Past>) -> Self {
+        let mut media = Self::new(geometry);
+        let planes = media
+            .readable
+            .chunks_mut(geometry.blocks_per_plane as usize);
+        for (plane, blocks) in (0..).zip(planes) {
+            let (die, plane) = (plane / geometry.planes, plane % geometry.planes);
+            for (block, readable) in (0..).zip(blocks) {
+                *readable = past.block(BlockId { die, plane, block }).written;
+            }
+        }
+        media.past = Some(past);
+        media
+    }
+
+    /// The past, if every block is still as it left them.
+    #[must_use]
+    pub fn unchanged(&self) -> Option<&Arc<dyn Past>> {
+        let past = self.past.as_ref()?;
+        self.stored.is_empty().then_some(past)
     }
 
     /// Marks about `per_million` of a million blocks as bad from the factory.
     pub fn age_factory(&mut self, per_million: u32, rng: &mut Rng) {
-        for block in &mut self.blocks {
+        for index in 0..self.places.len() {
             if rng.chance(u64::from(per_million), 1_000_000) {
-                Arc::make_mut(block).state = BlockState::Bad;
+                let id = self.geometry.block_at(index);
+                self.block_mut(id).header.state = BlockState::Bad;
             }
         }
     }
@@ -116,31 +149,49 @@ impl Media {
     /// State of an erase block.
     #[must_use]
     pub fn state(&self, block: BlockId) -> BlockState {
-        self.block(block).state
+        self.header(block).state
     }
 
     /// Number of pages of a block programmed since its last erase, torn ones included.
     #[must_use]
     pub fn written(&self, block: BlockId) -> u32 {
-        self.block(block).written
+        self.header(block).written
     }
 
     /// Number of erases of a block so far.
     #[must_use]
     pub fn erases(&self, block: BlockId) -> u32 {
-        self.block(block).erases
+        self.header(block).erases
     }
 
     /// Sets the number of erases of a block, for drives that start with wear.
     pub fn set_erases(&mut self, block: BlockId, erases: u32) {
-        self.block_mut(block).erases = erases;
+        self.block_mut(block).header.erases = erases;
     }
 
     /// The spare area of a page; None if the page cannot be read.
     #[inline]
     #[must_use]
     pub fn page(&self, block: BlockId, page: u32) -> Option<Page<'_>> {
-        self.block(block).page(self.slot(page))
+        let Some(stored) = self.stored(block) else {
+            return self.past_page(block, page);
+        };
+        stored.page(self.slot(page))
+    }
+
+    fn past_page(&self, block: BlockId, page: u32) -> Option<Page<'_>> {
+        let past = self.past.as_deref()?;
+        let held = past.block(block);
+        (page < held.written).then(|| Page {
+            stamp: past.stamp(block, page / self.geometry.pages_per_program),
+            label: held.label,
+            words: Words::Past {
+                past,
+                block,
+                page,
+                count: self.geometry.words_per_page(),
+            },
+        })
     }
 
     /// Whether a page can be read.
@@ -153,7 +204,10 @@ impl Media {
     /// Contents of a sector of a readable page.
     #[must_use]
     pub fn payload(&self, block: BlockId, page: u32, sector: u32) -> Payload {
-        self.block(block).payload(self.slot(page), sector)
+        let stored = self.stored(block);
+        stored.map_or(Payload::Zero, |stored| {
+            stored.payload(self.slot(page), sector)
+        })
     }
 
     /// Programs the pages from `row.page` on in all planes of `row`, at once.
@@ -199,12 +253,12 @@ impl Media {
             self.may_program(block, row.page, stamp)?;
         }
         for (plane, id) in row.blocks().enumerate() {
-            let index = self.geometry.index(id);
-            let (slot, readable) = (self.slot(row.page), &mut self.readable[index]);
-            let block = Arc::make_mut(&mut self.blocks[index]);
+            let readable = &mut self.readable[self.geometry.index(id)];
             if *readable == row.page {
                 *readable += pages;
             }
+            let slot = self.slot(row.page);
+            let block = self.block_mut(id);
             for page in 0..pages {
                 let from = (page as usize * planes + plane) * per_page;
                 let part = from..from + per_page;
@@ -221,7 +275,7 @@ impl Media {
     }
 
     fn may_program(&self, id: BlockId, page: u32, stamp: u64) -> Result<(), NandError> {
-        let block = self.block(id);
+        let block = self.header(id);
         if matches!(block.state, BlockState::HalfErased | BlockState::Bad) {
             return Err(NandError::NotUsable {
                 block: id,
@@ -250,7 +304,7 @@ impl Media {
         if self.state(id) == BlockState::Bad {
             return Err(NandError::EraseFailed);
         }
-        self.block_mut(id).erase();
+        self.emptied(id).erase();
         self.keep_readable(id, 0);
         Ok(())
     }
@@ -258,11 +312,11 @@ impl Media {
     /// Takes a block out of service. Its pages can still be read, but for those of a block whose
     /// erase was cut, of which nothing is left.
     pub fn retire(&mut self, id: BlockId) {
-        let block = self.block_mut(id);
-        if block.state == BlockState::HalfErased {
-            block.written = 0;
+        let header = &mut self.block_mut(id).header;
+        if header.state == BlockState::HalfErased {
+            header.written = 0;
         }
-        block.state = BlockState::Bad;
+        header.state = BlockState::Bad;
     }
 
     /// Makes programmed pages unreadable: their program was cut or failed.
@@ -283,37 +337,43 @@ impl Media {
     /// Undoes the programs of the pages from `page` on, which the die had not begun.
     pub(crate) fn unwrite(&mut self, id: BlockId, page: u32) {
         self.keep_readable(id, page);
-        let block = self.block_mut(id);
-        block.written = block.written.min(page);
-        if block.written == 0 && block.state == BlockState::Written {
-            block.state = BlockState::Erased;
+        let header = &mut self.block_mut(id).header;
+        header.written = header.written.min(page);
+        if header.written == 0 && header.state == BlockState::Written {
+            header.state = BlockState::Erased;
         }
     }
 
     /// Makes a block half erased: a power cut interrupted its erase.
     pub(crate) fn half_erase(&mut self, id: BlockId) {
         self.keep_readable(id, 0);
-        self.block_mut(id).state = BlockState::HalfErased;
+        self.emptied(id).header.state = BlockState::HalfErased;
     }
 
     /// Bytes of host memory for spare areas and block states, without payloads.
     #[must_use]
     pub fn memory(&self) -> usize {
-        self.blocks.iter().map(|b| b.memory() + 20).sum()
+        // A stored block has two counts of its users beside it.
+        let stored = self.stored.iter().map(|b| b.memory() + 16);
+        4 * (self.places.len() + self.readable.len())
+            + size_of::<Arc<Block>>() * self.stored.capacity()
+            + stored.sum::<usize>()
     }
 
     /// Frees the memory of sectors of a page, unless another copy of the cells shares the
     /// block.
     pub(crate) fn forget(&mut self, id: BlockId, page: u32, sectors: Range<u32>) {
         let slot = self.slot(page);
-        let index = self.geometry.index(id);
-        if let Some(block) = Arc::get_mut(&mut self.blocks[index]) {
+        let stored = self.place(id).map(|place| &mut self.stored[place]);
+        if let Some(block) = stored.and_then(Arc::get_mut) {
             block.forget(slot, sectors);
         }
     }
 
     pub(crate) fn forget_soon(&self, id: BlockId, page: u32, sectors: Range<u32>) {
-        self.block(id).forget_soon(self.slot(page), sectors);
+        if let Some(block) = self.stored(id) {
+            block.forget_soon(self.slot(page), sectors);
+        }
     }
 
     fn slot(&self, page: u32) -> Slot {
@@ -326,13 +386,106 @@ impl Media {
         }
     }
 
+    /// Place of a block in `stored`.
     #[inline]
-    fn block(&self, id: BlockId) -> &Block {
-        &self.blocks[self.geometry.index(id)]
+    fn place(&self, id: BlockId) -> Option<usize> {
+        (self.places[self.geometry.index(id)] as usize).checked_sub(1)
     }
 
+    #[inline]
+    fn stored(&self, id: BlockId) -> Option<&Block> {
+        self.place(id).map(|place| &*self.stored[place])
+    }
+
+    #[inline]
+    fn header(&self, id: BlockId) -> Header {
+        match self.stored(id) {
+            Some(block) => block.header,
+            None => self.past_header(id),
+        }
+    }
+
+    fn past_header(&self, id: BlockId) -> Header {
+        let Some(past) = &self.past else {
+            return Header::default();
+        };
+        let held = past.block(id);
+        let is_written = held.written > 0;
+        Header {
+            state: held.state,
+            written: held.written,
+            erases: 0,
+            label: if is_written { held.label } else { 0 },
+            base: if is_written { past.stamp(id, 0) } else { 0 },
+        }
+    }
+
+    /// A block with the pages that the past left in it.
+    fn past_block(&self, id: BlockId) -> Block {
+        let header = self.past_header(id);
+        let mut block = Block::without_pages(header);
+        for number in 0..header.written {
+            let page = self.past_page(id, number).expect("the page is written");
+            let words: Vec<u32> = page.words().collect();
+            block.store(self.slot(number), page.stamp, page.label, &words, &[]);
+        }
+        block.header = header;
+        block
+    }
+
+    /// A block to be changed. From now on it is stored.
     fn block_mut(&mut self, id: BlockId) -> &mut Block {
-        let index = self.geometry.index(id);
-        Arc::make_mut(&mut self.blocks[index])
+        let place = match self.place(id) {
+            Some(place) => place,
+            None => self.store(id, self.past_block(id)),
+        };
+        Arc::make_mut(&mut self.stored[place])
+    }
+
+    /// A block that is about to lose its pages. From now on it is stored.
+    fn emptied(&mut self, id: BlockId) -> &mut Block {
+        let place = match self.place(id) {
+            Some(place) => place,
+            None => self.store(id, Block::without_pages(self.past_header(id))),
+        };
+        Arc::make_mut(&mut self.stored[place])
+    }
+
+    /// Stores a block in place of the one in the past, and returns its place.
+    fn store(&mut self, id: BlockId, block: Block) -> usize {
+        let place = self.stored.len();
+        self.stored.push(Arc::new(block));
+        self.places[self.geometry.index(id)] = place as u32 + 1;
+        place
+    }
+
+    /// Whether a block is as the past left it in both media, and these have one past.
+    fn share_past(&self, other: &Self, id: BlockId) -> bool {
+        let one = match (&self.past, &other.past) {
+            (None, None) => true,
+            (Some(past), Some(other)) => Arc::ptr_eq(past, other),
+            _ => false,
+        };
+        one && self.place(id).is_none() && other.place(id).is_none()
+    }
+
+    /// Whether a block is equal in both media.
+    fn has_equal(&self, other: &Self, id: BlockId) -> bool {
+        let held = |media: &Self| match media.place(id) {
+            Some(place) => Arc::clone(&media.stored[place]),
+            None => Arc::new(media.past_block(id)),
+        };
+        self.share_past(other, id) || held(self) == held(other)
     }
 }
+
+impl PartialEq for Media {
+    fn eq(&self, other: &Self) -> bool {
+        let all = || (0..self.places.len()).map(|index| self.geometry.block_at(index));
+        self.geometry == other.geometry
+            && self.readable == other.readable
+            && all().all(|id| self.has_equal(other, id))
+    }
+}
+
+impl Eq for Media {}

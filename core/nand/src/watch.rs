@@ -40,7 +40,7 @@ impl Watch {
         let geometry = *told.geometry();
         let blocks = 0..geometry.blocks() as usize;
         let known = |index| told.known(geometry.block_at(index), u32::MAX);
-        let differs = |index: &usize| !nand.media().shares(told, *index);
+        let differs = |&index: &usize| !nand.media().shares(told, geometry.block_at(index));
         let mut inner = Inner {
             told: blocks.clone().map(known).collect(),
             marked: vec![false; blocks.len()],

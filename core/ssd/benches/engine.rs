@@ -93,5 +93,22 @@ fn engine(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, engine);
+/// Power-on of a drive of a terabyte that nothing has touched since its past.
+fn start(c: &mut Criterion) {
+    let mut group = c.benchmark_group("start");
+    let config = (Preset::named("block").expect("a preset").config)();
+    let config = config.resized(Bytes(1_000_000_000_000 / 4096 * 4096));
+    for past in [Precondition::Fresh, Precondition::Full] {
+        group.sample_size(10).bench_function(past.name(), |b| {
+            b.iter(|| {
+                let media = past.media(&config, Seed(1)).expect("a good drive");
+                let sim = Kernel::new().sim();
+                Drive::ready(&sim, &config, media, Seed(1)).expect("a good drive")
+            });
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, engine, start);
 criterion_main!(benches);

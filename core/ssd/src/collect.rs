@@ -364,7 +364,8 @@ impl Core {
             let (_, offset) = self.layout.line_of(place);
             let at = self.layout.place(offset);
             let page = media.page(crate::Layout::block(&row, at.plane), at.row);
-            let word = page.expect("a valid page is readable").words[at.sector as usize];
+            let page = page.expect("a valid page is readable");
+            let word = page.word(at.sector as usize);
             word::parse(&self.layout, word).expect("a valid page has a name")
         };
         names.extend(copy.source.pages.iter().map(name));

@@ -164,7 +164,7 @@ fn checksum(bytes: &[u8; UNIT]) -> u32 {
 }
 
 /// State of the journal in the firmware's DRAM.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Journal {
     /// Deallocations that have not taken effect, as (first page, pages); unprotected drives only.
     waiting: Vec<(u32, u32)>,

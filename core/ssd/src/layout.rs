@@ -15,21 +15,21 @@ use units::Bytes;
 pub(crate) const NONE: u32 = u32::MAX;
 
 /// Division by a constant that is known only at run time.
-#[derive(Clone, Copy, Debug)]
-struct Divisor {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Divisor {
     by: u32,
     reciprocal: u64,
 }
 
 impl Divisor {
-    fn new(by: u32) -> Self {
+    pub(crate) fn new(by: u32) -> Self {
         // Exact for every dividend of 32 bits (Lemire, Kaser, Kurz 2019).
         let reciprocal = (u64::MAX / u64::from(by)).wrapping_add(1);
         Self { by, reciprocal }
     }
 
     #[inline]
-    fn split(self, dividend: u32) -> (u32, u32) {
+    pub(crate) fn split(self, dividend: u32) -> (u32, u32) {
         if self.by == 1 {
             return (dividend, 0);
         }
@@ -39,7 +39,7 @@ impl Divisor {
 }
 
 /// Resolved sizes of a drive. Counts are of mapped pages unless said otherwise.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// Shape of the flash, in dies, planes, blocks and pages.
     pub geometry: Geometry,
@@ -76,7 +76,7 @@ pub struct Layout {
     /// stay separate, one for cold and one for hot data where [`tells_hot()`] says so and there is
     /// space for both, else one.
     pub(crate) movers: u32,
-    line: Divisor,
+    pub(crate) line: Divisor,
     unit_of: Divisor,
     die: Divisor,
     flash_row: Divisor,
@@ -413,6 +413,11 @@ impl Layout {
     #[inline]
     pub(crate) fn group(&self, line: u32) -> u32 {
         line / self.lines_per_group
+    }
+
+    /// The reclaim group of `die`, and the die as an index in its group.
+    pub(crate) fn group_of_die(&self, die: u32) -> (u32, u32) {
+        self.die.split(die)
     }
 
     /// Dies of `group`, in the numbering of the drive.

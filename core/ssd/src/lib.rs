@@ -56,6 +56,7 @@ mod map;
 mod mapcache;
 mod media;
 mod pages;
+mod past;
 mod policy;
 mod poweron;
 mod precondition;

@@ -5,8 +5,11 @@
 //! becomes a candidate for collection once its last program has completed.
 
 use crate::config::{DriveConfig, VictimPolicy};
-use crate::layout::{Layout, NONE};
+use crate::layout::{Divisor, Layout, NONE};
+use crate::map;
+use crate::past::Past;
 use crate::victims::{Keys, Pool, Victims};
+use std::sync::Arc;
 
 /// State of a line in its life cycle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,6 +51,8 @@ impl LineState {
 pub(crate) struct Line {
     /// Index of the line in its group.
     place: u32,
+    /// Whether the line was not erased since the past of the drive.
+    pub(crate) is_past: bool,
     pub(crate) state: LineState,
     /// Pages with the newest issued version of a mapped page.
     pub(crate) valid: u32,
@@ -102,8 +107,12 @@ pub(crate) struct Lines {
     pub(crate) lines: Vec<Line>,
     /// Free lines of each group, in the order in which they became free.
     free: Vec<Vec<u32>>,
-    /// One bit for each flash page: set while it has the newest issued version of a mapped page.
+    /// One bit for each flash page: set while it has the newest issued version of a mapped page. In
+    /// a line of the past, the bit is set while that differs from what the past says.
     valid: Vec<u64>,
+    past: Option<Arc<Past>>,
+    line_of: Divisor,
+    line_pages: u32,
     lines_per_group: u32,
     /// For each group: its lines in each state.
     counts: Vec<[u32; LineState::COUNT]>,
@@ -136,6 +145,9 @@ impl Lines {
             lines: (0..layout.lines()).map(line).collect(),
             free: vec![Vec::new(); groups],
             valid: vec![0; pages.div_ceil(64)],
+            past: None,
+            line_of: layout.line,
+            line_pages: layout.line_pages,
             lines_per_group: layout.lines_per_group,
             counts: vec![counts; groups],
             closing: vec![0; groups],
@@ -173,6 +185,9 @@ impl Lines {
         if before == LineState::Closed || next == LineState::Closed {
             self.index(line);
         }
+        if before == LineState::Erasing {
+            self.leave_past(line);
+        }
         let entry = &mut self.lines[line as usize];
         if next == LineState::Free {
             entry.issued = 0;
@@ -180,6 +195,27 @@ impl Lines {
             entry.holes.clear();
             entry.dead_dies.clear();
             self.free[group].push(line);
+        }
+    }
+
+    /// Sets the data of `line` as `past` left them.
+    pub(crate) fn remember(&mut self, line: u32, past: &Arc<Past>) {
+        let Some(turn) = past.turn(line) else { return };
+        let entry = &mut self.lines[line as usize];
+        entry.is_past = true;
+        entry.valid = past.valid_pages(turn);
+        (entry.opened, entry.closed) = past.sequences(turn);
+        self.past.get_or_insert_with(|| Arc::clone(past));
+    }
+
+    /// Clears the bits of a line that was erased, if it was one of the past.
+    fn leave_past(&mut self, line: u32) {
+        let entry = &mut self.lines[line as usize];
+        if std::mem::take(&mut entry.is_past) {
+            let first = line * self.line_pages;
+            for page in first..first + self.line_pages {
+                self.valid[page as usize / 64] &= !(1 << (page % 64));
+            }
         }
     }
 
@@ -345,7 +381,20 @@ impl Lines {
 
     #[inline]
     pub(crate) fn is_valid(&self, page: u32) -> bool {
-        self.valid[page as usize / 64] >> (page % 64) & 1 == 1
+        self.is_valid_in(self.line_of.split(page).0, page)
+    }
+
+    #[inline]
+    fn is_valid_in(&self, line: u32, page: u32) -> bool {
+        let bit = self.valid[page as usize / 64] >> (page % 64) & 1 == 1;
+        bit != (self.lines[line as usize].is_past && self.was_valid(line, page))
+    }
+
+    /// Whether `page` was valid in the past.
+    fn was_valid(&self, line: u32, page: u32) -> bool {
+        let position = page - line * self.line_pages;
+        let past = self.past.as_ref();
+        past.is_some_and(|past| past.is_valid(line, position))
     }
 
     /// Prefetches the word with the bit of `page` into the processor's cache.
@@ -366,9 +415,8 @@ impl Lines {
 
     /// Marks `page` of `line` valid, whose state recovery has yet to find.
     pub(crate) fn find_valid(&mut self, line: u32, page: u32) {
-        let word = &mut self.valid[page as usize / 64];
-        debug_assert!(*word >> (page % 64) & 1 == 0);
-        *word |= 1 << (page % 64);
+        debug_assert!(!self.is_valid_in(line, page));
+        self.valid[page as usize / 64] ^= 1 << (page % 64);
         self.lines[line as usize].valid += 1;
     }
 
@@ -376,12 +424,10 @@ impl Lines {
     /// invalid.
     #[inline]
     pub(crate) fn clear_valid(&mut self, line: u32, page: u32) -> Option<u16> {
-        let word = &mut self.valid[page as usize / 64];
-        let bit = 1 << (page % 64);
-        if *word & bit == 0 {
+        if !self.is_valid_in(line, page) {
             return None;
         }
-        *word &= !bit;
+        self.valid[page as usize / 64] ^= 1 << (page % 64);
         let entry = &mut self.lines[line as usize];
         entry.valid -= 1;
         if entry.pool != NONE {
@@ -406,8 +452,14 @@ impl Lines {
         self.victims.update(entry.pool, keys);
     }
 
+    /// Free lines, counters and index of victims, for tests.
+    #[cfg(test)]
+    pub(crate) fn derived(&self) -> impl std::fmt::Debug {
+        (&self.free, &self.counts, &self.closing, &self.victims)
+    }
+
     /// Bytes of host memory that the bitmap and the table of lines take.
     pub(crate) fn memory(&self) -> usize {
-        self.valid.len() * 8 + self.lines.len() * size_of::<Line>()
+        map::touched(&self.valid) + self.lines.len() * size_of::<Line>()
     }
 }

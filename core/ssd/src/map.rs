@@ -1,10 +1,19 @@
 //! The map: the position of the newest version of each mapped page.
+//!
+//! Entries that no write has changed are zero, so they take no memory: the operating system supplies
+//! zeros when they are first read. The past of the drive gives their positions.
 
 use crate::layout::NONE;
+use crate::past::Past;
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
 
-/// Flag of a map entry whose other bits name a slot of the write buffer.
+/// Entry of a page whose position is the one in the past.
+const AS_BEFORE: u32 = 0;
+
+/// Flag of a map entry whose other bits name a slot of the write buffer. The others are places,
+/// counted from 1: the last place of the flash belongs to a summary, so no entry has this value.
 const IN_BUFFER: u32 = 1 << 31;
 
 /// Position of the newest version of a mapped page.
@@ -18,6 +27,8 @@ pub(crate) enum Where {
 /// Table of positions, indexed by mapped page.
 pub(crate) struct Map {
     entries: Vec<u32>,
+    /// Positions of all pages at first; without it they are nowhere.
+    past: Option<Arc<Past>>,
     /// Lists that receive each page whose newest version was written or relocated.
     watches: Vec<Touched>,
 }
@@ -26,9 +37,10 @@ pub(crate) struct Map {
 pub(crate) type Touched = Rc<RefCell<Vec<u32>>>;
 
 impl Map {
-    pub(crate) fn new(pages: u32) -> Self {
+    pub(crate) fn new(pages: u32, past: Option<Arc<Past>>) -> Self {
         Self {
-            entries: vec![NONE; pages as usize],
+            entries: vec![AS_BEFORE; pages as usize],
+            past,
             watches: Vec::new(),
         }
     }
@@ -36,10 +48,17 @@ impl Map {
     #[inline]
     pub(crate) fn get(&self, page: u32) -> Where {
         match self.entries[page as usize] {
+            AS_BEFORE => self.before(page),
             NONE => Where::Nowhere,
             entry if entry & IN_BUFFER != 0 => Where::Buffer(entry & !IN_BUFFER),
-            entry => Where::Flash(entry),
+            entry => Where::Flash(entry - 1),
         }
+    }
+
+    /// Position of `page` in the past.
+    fn before(&self, page: u32) -> Where {
+        let place = self.past.as_ref().and_then(|past| past.place(page));
+        place.map_or(Where::Nowhere, Where::Flash)
     }
 
     /// Prefetches the entry of `page` into the processor's cache.
@@ -53,7 +72,7 @@ impl Map {
         self.entries[page as usize] = match place {
             Where::Nowhere => NONE,
             Where::Buffer(slot) => slot | IN_BUFFER,
-            Where::Flash(place) => place,
+            Where::Flash(place) => place + 1,
         };
         self.touch(page);
     }
@@ -80,10 +99,19 @@ impl Map {
 
     /// Bytes of host memory that the entries take.
     pub(crate) fn memory(&self) -> usize {
-        self.entries.len() * size_of::<u32>()
+        touched(&self.entries)
     }
 
     pub(crate) fn len(&self) -> u32 {
         self.entries.len() as u32
     }
+}
+
+/// Bytes of the memory pages of 4 KiB that hold an item other than zero; the others of a table that
+/// was allocated as zeros take no memory.
+pub(crate) fn touched<T: Copy + Default + PartialEq>(table: &[T]) -> usize {
+    const PAGE: usize = 4096;
+    let pages = table.chunks(PAGE / size_of::<T>());
+    let used = pages.filter(|page| page.iter().any(|item| *item != T::default()));
+    used.count() * PAGE
 }

@@ -1,6 +1,6 @@
 //! Preconditioned drives: the flash as a past workload would have left it, without running it.
 //!
-//! The flash is written directly, and the firmware then powers on from it as from any other.
+//! The firmware powers on from such flash as from any other.
 //! *Full*: every page written once, in order. *Aged*: the steady state of uniform random
 //! overwrites. In that state a line loses valid pages in proportion to those it has left, so the
 //! share of valid pages falls geometrically with the age of the line; the ratio is the one at which
@@ -11,10 +11,13 @@
 use crate::config::{ConfigError, DriveConfig};
 use crate::layout::{Layout, NONE};
 use crate::media::DriveMedia;
+use crate::past::Past;
 use crate::recover::word;
 use crate::zoned::{self, ZoneLayout};
+use nand::{BlockState, Media};
 use serde::{Deserialize, Serialize};
 use sim::{Rng, Seed};
+use std::sync::Arc;
 
 /// Past workload of a drive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,18 +68,14 @@ impl Precondition {
             check_aged(&layout, config)?;
         }
         let mut media = DriveMedia::new(config, seed)?;
-        let mut scribe = Scribe::new(&layout, &mut media, seed);
-        match self {
-            Self::Fresh => {}
-            Self::Full => {
-                let lines = layout.host_pages.div_ceil(layout.line_data);
-                scribe.check_blocks(lines.div_ceil(layout.groups))?;
-                scribe.write_full();
-            }
-            Self::Aged => {
-                scribe.check_blocks(layout.aged_lines(config))?;
-                scribe.write_aged(config);
-            }
+        if self == Self::Full {
+            let past = Past::full(layout, bad_blocks(config, &media.cells));
+            past.check_blocks()?;
+            media.cells = Media::with_past(config.geometry, Arc::new(past));
+        } else {
+            let mut scribe = Scribe::new(&layout, &mut media, seed);
+            scribe.check_blocks(layout.aged_lines(config))?;
+            scribe.write_aged(config);
         }
         Ok(media)
     }
@@ -97,6 +96,19 @@ impl Precondition {
         zoned::write_full(zones, &mut media.cells)?;
         Ok(media)
     }
+}
+
+/// Indices of the blocks that are bad from the factory.
+fn bad_blocks(config: &DriveConfig, cells: &Media) -> Vec<u32> {
+    if config.faults.factory_bad_blocks == 0 {
+        return Vec::new();
+    }
+    let geometry = cells.geometry();
+    let is_bad = |&index: &u32| {
+        let block = geometry.block_at(index as usize);
+        cells.state(block) == BlockState::Bad
+    };
+    (0..geometry.blocks() as u32).filter(is_bad).collect()
 }
 
 /// Checks that the lines which hold data on an aged drive can hold all host pages.
@@ -128,7 +140,7 @@ impl<'a> Scribe<'a> {
         let columns = (layout.geometry.dies() * planes) as usize;
         let mut blocks = vec![Vec::new(); columns];
         for block in crate::recover::all_blocks(layout) {
-            if media.cells.state(block) != nand::BlockState::Bad {
+            if media.cells.state(block) != BlockState::Bad {
                 blocks[(block.die * planes + block.plane) as usize].push(block.block);
             }
         }
@@ -153,18 +165,6 @@ impl<'a> Scribe<'a> {
             return Ok(());
         }
         Err(ConfigError::BadBlocks { good, need })
-    }
-
-    fn write_full(&mut self) {
-        let per_line = self.layout.line_data;
-        for (index, line) in self.lines_in_turn().enumerate() {
-            let first = index as u32 * per_line;
-            if first >= self.layout.host_pages {
-                return;
-            }
-            let count = per_line.min(self.layout.host_pages - first);
-            self.write_line(line, count, |position| first + position);
-        }
     }
 
     /// Lines of all groups in turn, so that groups fill evenly.

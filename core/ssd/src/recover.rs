@@ -6,8 +6,14 @@
 //! programmed: units that the cut left untouched are *holes* and are filled first; torn units are
 //! skipped.
 //!
+//! The flash of a drive that has only a past workload behind it is not scanned ([`past`]).
+//!
 //! No firmware memory from before the cut is used. A protected drive also has the dump that its
 //! capacitors saved, which is newer than the flash.
+
+mod past;
+#[cfg(test)]
+mod past_tests;
 
 use crate::config::DriveConfig;
 use crate::copies::Listeners;
@@ -130,6 +136,15 @@ struct Found {
     units: Vec<Unit>,
 }
 
+/// Contents of the flash and the dump: the blocks of all lines, map and lines, and the sequence
+/// number of the next program.
+struct Rebuilt {
+    found: Found,
+    map: Map,
+    lines: Lines,
+    next: u64,
+}
+
 /// Rebuilds the firmware's memory from the flash and the dump.
 pub(crate) fn rebuild(
     layout: &Layout,
@@ -138,16 +153,54 @@ pub(crate) fn rebuild(
     dump: Option<&Dump>,
 ) -> (State, Journal) {
     let media = nand.media();
-    let mut frontiers = frontiers(layout, config);
-    let mut found = assign_blocks(layout, &media, frontiers.len());
-    found.units = readable_units(layout, &media, &found);
-    let trims = journalled(layout, &media, &found, dump);
+    let frontiers = frontiers(layout, config);
+    let pools = demand::pools(layout, config, &frontiers);
+    let rebuilt = match past::of(layout, &media, dump) {
+        Some(past) => past::remember(layout, config, pools, &past),
+        None => scan(layout, config, &media, dump, (frontiers.len(), pools)),
+    };
+    memory(layout, config, &media, rebuilt, frontiers, dump)
+}
+
+/// Scans the flash. `counts` has the number of frontiers and the pools.
+fn scan(
+    layout: &Layout,
+    config: &DriveConfig,
+    media: &Media,
+    dump: Option<&Dump>,
+    (frontiers, pools): (usize, (Vec<u32>, u32)),
+) -> Rebuilt {
+    let mut found = assign_blocks(layout, media, frontiers);
+    found.units = readable_units(layout, media, &found);
+    let trims = journalled(layout, media, &found, dump);
     let last = found.units.last().map_or(0, |u| u.stamp + 1);
     let next = last.max(trims.last().map_or(0, |t| t.sequence + 1));
-    let map = replay(layout, &media, &found, &trims);
-    let pools = demand::pools(layout, config, &frontiers);
+    let map = replay(layout, media, &found, &trims);
     let mut lines = Lines::new(layout, config, pools.0, pools.1);
-    fill_lines(layout, &media, &found, &map, &mut lines);
+    fill_lines(layout, media, &found, &map, &mut lines);
+    Rebuilt {
+        found,
+        map,
+        lines,
+        next,
+    }
+}
+
+/// The firmware's memory, with the lines reopened that still have room.
+fn memory(
+    layout: &Layout,
+    config: &DriveConfig,
+    media: &Media,
+    rebuilt: Rebuilt,
+    mut frontiers: Vec<Frontier>,
+    dump: Option<&Dump>,
+) -> (State, Journal) {
+    let Rebuilt {
+        mut found,
+        map,
+        lines,
+        next,
+    } = rebuilt;
     let handles = (layout.groups * layout.handles) as usize;
     let mut state = State {
         deaths: Deaths::new(layout, frontiers.len()),
@@ -164,11 +217,12 @@ pub(crate) fn rebuild(
         stalled_hosts: 0,
         stalled_since: units::Ns::ZERO,
         loads: vec![Load::default(); layout.groups as usize],
-        blocks: found.blocks.clone(),
-        spares: found.spares.clone(),
+        blocks: Vec::new(),
+        spares: std::mem::take(&mut found.spares),
         frontiers: Vec::new(),
     };
-    reopen(layout, &media, &found, &mut state, &mut frontiers);
+    reopen(layout, media, &found, &mut state, &mut frontiers);
+    state.blocks = found.blocks;
     state.frontiers = frontiers;
     for group in 0..layout.groups {
         state.weigh(layout, config, group);
@@ -343,7 +397,7 @@ fn for_each_page(
         for plane in 0..layout.geometry.planes {
             let block = block_of(layout, found, unit.line, die, plane).expect("readable");
             let page = media.page(block, row).expect("readable");
-            for &word in page.words.iter().step_by(layout.sectors_per_page as usize) {
+            for word in page.words().step_by(layout.sectors_per_page as usize) {
                 each(base + position, word);
                 position += 1;
             }
@@ -361,7 +415,7 @@ fn journalled(layout: &Layout, media: &Media, found: &Found, dump: Option<&Dump>
         let page = media
             .page(block, layout.first_row(unit.unit))
             .expect("readable");
-        page.words[0] == word::JOURNAL
+        page.word(0) == word::JOURNAL
     };
     let mut checkpoint: Vec<JournalPage> = Vec::new();
     for unit in found.units.iter().filter(journal) {
@@ -392,7 +446,7 @@ fn journalled(layout: &Layout, media: &Media, found: &Found, dump: Option<&Dump>
 }
 
 fn replay(layout: &Layout, media: &Media, found: &Found, trims: &[Trimmed]) -> Map {
-    let mut map = Map::new(layout.pages());
+    let mut map = Map::new(layout.pages(), None);
     let mut trims = trims.iter().peekable();
     let trim = |map: &mut Map, trim: &Trimmed| {
         for page in trim.first..trim.first + trim.pages {
@@ -417,7 +471,9 @@ fn replay(layout: &Layout, media: &Media, found: &Found, trims: &[Trimmed]) -> M
 
 /// Finds the states of all lines, their valid pages and wear.
 fn fill_lines(layout: &Layout, media: &Media, found: &Found, map: &Map, lines: &mut Lines) {
-    for page in 0..map.len() {
+    // The map of an unwritten drive is not searched: that would take time for each page.
+    let pages = if found.units.is_empty() { 0 } else { map.len() };
+    for page in 0..pages {
         if let Where::Flash(place) = map.get(page) {
             lines.find_valid(layout.line_of(place).0, place);
         }

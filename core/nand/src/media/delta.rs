@@ -38,13 +38,13 @@ impl Known {
 impl Media {
     /// Progress of a block without the pages from `limit` on, whose programs are not complete.
     pub(crate) fn known(&self, id: BlockId, limit: u32) -> Known {
-        let block = self.block(id);
-        let written = block.written.min(limit);
-        let state = match block.state {
+        let header = self.header(id);
+        let written = header.written.min(limit);
+        let state = match header.state {
             BlockState::Written if written == 0 => BlockState::Erased,
             state => state,
         };
-        let erases = block.erases;
+        let erases = header.erases;
         Known {
             state,
             written,
@@ -52,9 +52,12 @@ impl Media {
         }
     }
 
-    /// Whether both media share the cells of block `index`, so that the block is equal.
-    pub(crate) fn shares(&self, other: &Self, index: usize) -> bool {
-        Arc::ptr_eq(&self.blocks[index], &other.blocks[index])
+    /// Whether both media share the cells of a block, so that the block is equal.
+    pub(crate) fn shares(&self, other: &Self, id: BlockId) -> bool {
+        match (self.place(id), other.place(id)) {
+            (Some(own), Some(others)) => Arc::ptr_eq(&self.stored[own], &other.stored[others]),
+            _ => self.share_past(other, id),
+        }
     }
 
     /// The delta of a block from progress `before` to progress `now`, with zeros as contents
@@ -83,8 +86,8 @@ impl Media {
             payload: Vec::new(),
         };
         if now.written > 0 && BlockImage::holds_pages(now.state) {
-            let block = self.block(id);
-            (image.label, image.base) = (block.label, block.base());
+            let header = self.header(id);
+            (image.label, image.base) = (header.label, header.base);
             self.export_pages(id, from, &mut image, left_out);
         }
         BlockDelta { from, image }
@@ -103,8 +106,9 @@ impl Media {
         self.check_image(image, from)?;
         if from == 0 {
             self.keep_readable(id, 0);
-            let index = self.geometry.index(id);
-            self.blocks[index] = Arc::new(Block::default());
+            let place = self.place(id);
+            let place = place.unwrap_or_else(|| self.store(id, Block::default()));
+            self.stored[place] = Arc::default();
             return self.import(id, image);
         }
         self.check_follows(id, delta)?;
@@ -114,19 +118,19 @@ impl Media {
 
     fn check_follows(&self, id: BlockId, delta: &BlockDelta) -> Result<(), BlockImageError> {
         let BlockDelta { from, image } = delta;
-        let block = self.block(id);
-        let fits = block.state == BlockState::Written
+        let header = self.header(id);
+        let fits = header.state == BlockState::Written
             && image.state == BlockState::Written
-            && block.written == *from
+            && header.written == *from
             && image.written > *from
-            && block.erases == image.erases
-            && (block.label, block.base()) == (image.label, image.base);
+            && header.erases == image.erases
+            && (header.label, header.base) == (image.label, image.base);
         if fits {
             return Ok(());
         }
         Err(BlockImageError::Follows {
             from: *from,
-            written: block.written,
+            written: header.written,
         })
     }
 

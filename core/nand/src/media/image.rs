@@ -100,7 +100,8 @@ impl Media {
     /// Whether a block was never used and is not bad.
     #[must_use]
     pub fn is_virgin(&self, id: BlockId) -> bool {
-        self.state(id) == BlockState::Erased && self.erases(id) == 0
+        let header = self.header(id);
+        header.state == BlockState::Erased && header.erases == 0
     }
 
     /// The image of a block; None if the block was never used and is not bad.
@@ -109,19 +110,19 @@ impl Media {
         if self.is_virgin(id) {
             return None;
         }
-        let block = self.block(id);
+        let header = self.header(id);
         let mut image = BlockImage {
-            state: block.state,
-            written: block.written,
-            erases: block.erases,
+            state: header.state,
+            written: header.written,
+            erases: header.erases,
             label: 0,
             base: 0,
             stamps: Vec::new(),
             words: Vec::new(),
             payload: Vec::new(),
         };
-        if block.written > 0 && BlockImage::holds_pages(block.state) {
-            (image.label, image.base) = (block.label, block.base());
+        if header.written > 0 && BlockImage::holds_pages(header.state) {
+            (image.label, image.base) = (header.label, header.base);
             self.export_pages(id, 0, &mut image, &|_| false);
         }
         Some(image)
@@ -148,7 +149,7 @@ impl Media {
                 image.stamps.push(page.map(|page| page.stamp));
             }
             if let Some(page) = page {
-                image.words.extend_from_slice(page.words);
+                image.words.extend(page.words());
                 let payload = (0..sectors).map(|sector| {
                     let spot = Spot {
                         block,
@@ -188,7 +189,7 @@ impl Media {
             BlockState::Erased | BlockState::Written => {}
             BlockState::Bad => self.retire(id),
             BlockState::HalfErased => {
-                self.block_mut(id).written = image.written;
+                self.block_mut(id).header.written = image.written;
                 self.half_erase(id);
             }
         }

@@ -69,7 +69,7 @@ fn a_failed_program_leaves_its_pages_unreadable_until_the_erase() {
         let t = tlc();
         on_bus(&t, 2 * 16_384) + t.program
     });
-    assert_eq!(bench.nand.media().page(block(0, 1, 0), 0), None);
+    assert!(bench.nand.media().page(block(0, 1, 0), 0).is_none());
     assert_eq!(bench.read_now(page(0)), Err(NandError::Unreadable));
     for again in [page(0), row] {
         let error = bench.submit(again, 2).unwrap_err();

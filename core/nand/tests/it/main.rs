@@ -6,6 +6,7 @@ mod cut;
 mod faults;
 mod model;
 mod parts;
+mod past;
 mod reports;
 mod rules;
 mod suspend;

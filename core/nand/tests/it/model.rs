@@ -211,12 +211,13 @@ impl World {
                 let held = model.0.as_ref().and_then(|p| p.get(page as usize).copied());
                 let held = held.flatten();
                 assert_eq!(media.is_readable(id, page), held.is_some(), "{id:?} {page}");
-                let words = media.page(id, page).map(|p| (p.stamp, p.label, p.words));
+                let words = media.page(id, page);
+                let words = words.map(|p| (p.stamp, p.label, p.words().collect()));
                 let Some(fill) = held else {
                     assert_eq!(words, None);
                     continue;
                 };
-                assert_eq!(words, Some((5, 6, &[u32::from(fill)][..])));
+                assert_eq!(words, Some((5, 6, vec![u32::from(fill)])));
                 let expected = &contents(fill)[page as usize % 2];
                 assert_eq!(media.payload(id, page, 0), *expected);
             }

@@ -84,9 +84,8 @@ impl Firmware {
         let media = self.core.nand.media();
         let page = media.page(id, row.page)?;
         let words = media.geometry().spare_words as usize;
-        let from = sector as usize * words;
         Some(RawBlock {
-            meta: meta_of(&page.words[from..]),
+            meta: meta_of(page.words().skip(sector as usize * words)),
             payload: media.payload(id, row.page, sector),
         })
     }

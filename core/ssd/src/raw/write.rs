@@ -42,7 +42,7 @@ struct Run {
 }
 
 /// The metadata at the start of `words` of a spare area.
-pub(super) fn meta_of(words: &[u32]) -> Meta {
+pub(super) fn meta_of(words: impl Iterator<Item = u32>) -> Meta {
     let mut meta = META_ZERO;
     for (bytes, word) in meta.chunks_exact_mut(4).zip(words) {
         bytes.copy_from_slice(&word.to_le_bytes());

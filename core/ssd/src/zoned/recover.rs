@@ -182,7 +182,7 @@ pub(super) fn contents(layout: &ZoneLayout, media: &Media, row: Row) -> (Vec<u32
             let Some(found) = media.page(block, page) else {
                 continue;
             };
-            words.extend_from_slice(found.words);
+            words.extend(found.words());
             let sectors = 0..geometry.sectors_per_page();
             payload.extend(sectors.map(|sector| media.payload(block, page, sector)));
         }

@@ -6,6 +6,7 @@ mod demand;
 mod image;
 mod mapping;
 mod pages;
+mod past;
 mod placement;
 mod policies;
 mod power;

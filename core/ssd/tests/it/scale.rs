@@ -5,12 +5,12 @@ use ssd::{Content, Drive, Precondition, Preset};
 use std::process::Command;
 use units::{Bytes, Extent, Origin, Placement};
 
-const CAPACITY: u64 = 1_000_000_000_000 / 4096 * 4096;
+pub(crate) const CAPACITY: u64 = 1_000_000_000_000 / 4096 * 4096;
 const WRITES: u64 = 1_000_000;
 const DEPTH: u64 = 256;
 
 /// Peak resident memory of this process, in bytes.
-fn peak() -> u64 {
+pub(crate) fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("a Linux kernel");
     let line = status.lines().find(|line| line.starts_with("VmHWM:"));
     let kib = line.and_then(|line| line.split_whitespace().nth(1));
@@ -24,12 +24,11 @@ fn peak() -> u64 {
 /// the whole process.
 const ALONE: &str = "FLASHLOOM_TEST_ALONE";
 
-#[test]
-fn a_million_writes_to_an_aged_terabyte_fit_into_3_5_gb() {
+/// Runs `test`, which is the whole test of that name, in a process of its own.
+pub(crate) fn alone(name: &str, test: impl FnOnce()) {
     if std::env::var_os(ALONE).is_some() {
-        return write_a_million();
+        return test();
     }
-    let name = "scale::a_million_writes_to_an_aged_terabyte_fit_into_3_5_gb";
     let own = std::env::current_exe().expect("it runs");
     let mut alone = Command::new(own);
     alone.args(["--exact", name, "--nocapture"]).env(ALONE, "1");
@@ -40,6 +39,13 @@ fn a_million_writes_to_an_aged_terabyte_fit_into_3_5_gb() {
         said.status.success() && text.contains("1 passed"),
         "{text}{error}"
     );
+    eprint!("{error}");
+}
+
+#[test]
+fn a_million_writes_to_an_aged_terabyte_fit_into_3_5_gb() {
+    let name = "scale::a_million_writes_to_an_aged_terabyte_fit_into_3_5_gb";
+    alone(name, write_a_million);
 }
 
 fn write_a_million() {
