@@ -33,7 +33,7 @@ enum Step {
     End,
 }
 
-/// What a trip waits for.
+/// Reason for which a trip waits.
 #[derive(Clone, Copy)]
 enum Wait {
     Nothing,
@@ -312,7 +312,8 @@ pub struct Request {
 }
 
 impl Request {
-    /// A request that begins when it is first advanced. The origin of a write is that of `who`.
+    /// A request that begins when it is first advanced. The origin of a write is that of the
+    /// command.
     #[must_use]
     pub fn new(command: Command, who: Who) -> Self {
         Self {

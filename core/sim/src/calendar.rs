@@ -25,7 +25,6 @@ struct Node {
 pub(crate) struct Calendar {
     heap: Heap,
     nodes: Vec<Node>,
-    /// Free nodes.
     free: Vec<u32>,
     /// Last node of each bucket with keys; its successor is the first one.
     last: Box<[u32]>,
@@ -125,7 +124,7 @@ impl Calendar {
         (self.nodes[first as usize].key, first)
     }
 
-    /// The first key.
+    /// The first key, which stays in the calendar.
     pub(crate) fn peek(&self) -> Option<Key> {
         let near = self.first_bucket().map(|bucket| self.first_of(bucket).0);
         match (near, self.heap.peek()) {

@@ -42,7 +42,7 @@ impl Core {
             }
             _ => {
                 let mut running = Running::default();
-                self.begin_read(extent, self.sim.now(), &mut running)?;
+                running.begin_read(self, extent, self.sim.now())?;
                 let result = self.run(running, Content::Nothing).await;
                 result.and_then(|()| self.hand_over(extent, sink))
             }
@@ -72,7 +72,7 @@ impl Core {
         let Some(front) = self.front.as_ref().filter(|front| front.writes_back()) else {
             let mut running = Running::default();
             let write = (extent, placement, origin, fua);
-            self.begin_write(write, self.sim.now(), &mut running)?;
+            running.begin_write(self, write, self.sim.now())?;
             return self.run(running, content).await;
         };
         self.check_range(extent)?;

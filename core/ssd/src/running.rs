@@ -27,7 +27,7 @@ pub enum Command {
     Read(Extent),
     /// Writes an extent, with its placement and origin; the flag makes it durable on completion.
     Write(Extent, Placement, Origin, bool),
-    /// Deallocates an extent.
+    /// Deallocates the mapped pages that lie wholly in an extent.
     Trim(Extent),
     /// Makes every acknowledged write durable.
     Flush,
@@ -52,14 +52,14 @@ enum Step {
     End,
 }
 
-/// What a command waits for.
+/// Reason for which a command waits.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Wait {
     #[default]
     Nothing,
     /// The time of the command.
     Time,
-    /// Reads of flash.
+    /// Reads of flash, until the last one ends.
     Rows,
     /// Room in the buffer, by the ticket of the command.
     Room,
@@ -144,10 +144,10 @@ impl Drive {
         let core = &self.core;
         match command {
             Command::Read(extent) if self.advances_reads() => {
-                core.begin_read(extent, arrival, running)
+                running.begin_read(core, extent, arrival)
             }
             Command::Write(extent, placement, origin, fua) if self.advances_writes() => {
-                core.begin_write((extent, placement, origin, fua), arrival, running)
+                running.begin_write(core, (extent, placement, origin, fua), arrival)
             }
             _ => {
                 let drive = self.clone();
@@ -162,7 +162,7 @@ impl Drive {
     /// scheduled an event of the current task or record.
     #[inline]
     pub fn advance(&self, running: &mut Running) -> Poll<Result<(), IoError>> {
-        let result = ready!(self.core.advance(running, Content::Nothing));
+        let result = ready!(running.advance(&self.core, Content::Nothing));
         if matches!(running.kind, Kind::Read) {
             self.core.count_failure(&result);
         }
@@ -192,60 +192,60 @@ impl Drive {
     }
 }
 
-impl Core {
+impl Running {
     /// Begins a read; its holder advances it at once.
     #[inline]
     pub(crate) fn begin_read(
-        &self,
+        &mut self,
+        core: &Core,
         extent: Extent,
         arrival: Ns,
-        running: &mut Running,
     ) -> Result<(), IoError> {
-        self.check_range(extent)?;
-        self.count_command(true);
-        self.enter((extent, arrival), Kind::Read, running);
+        core.check_range(extent)?;
+        core.count_command(true);
+        self.enter(core, Kind::Read, extent, arrival);
         Ok(())
     }
 
     /// Begins a write; its holder advances it at once.
     pub(crate) fn begin_write(
-        &self,
+        &mut self,
+        core: &Core,
         (extent, placement, origin, fua): (Extent, Placement, Origin, bool),
         arrival: Ns,
-        running: &mut Running,
     ) -> Result<(), IoError> {
-        self.check_range(extent)?;
-        self.count_command(false);
+        core.check_range(extent)?;
+        core.count_command(false);
         let kind = Kind::Write {
-            frontier: self.host_frontier(placement, extent)?,
-            tag: self.tag(origin),
+            frontier: core.host_frontier(placement, extent)?,
+            tag: core.tag(origin),
             fua,
         };
-        self.enter((extent, arrival), kind, running);
+        self.enter(core, kind, extent, arrival);
         Ok(())
     }
 
     #[inline]
-    fn enter(&self, (extent, arrival): (Extent, Ns), kind: Kind, running: &mut Running) {
-        let (page, end) = self.pages_of(extent);
-        self.state.borrow().map.prefetch(page);
-        (running.kind, running.extent) = (kind, extent);
-        (running.page, running.end, running.step) = (page, end, Step::Lookup);
-        if self.front.is_some() {
-            return self.enter_front(end - page, running);
+    fn enter(&mut self, core: &Core, kind: Kind, extent: Extent, arrival: Ns) {
+        let (page, end) = core.pages_of(extent);
+        core.state.borrow().map.prefetch(page);
+        (self.kind, self.extent) = (kind, extent);
+        (self.page, self.end, self.step) = (page, end, Step::Lookup);
+        if core.front.is_some() {
+            return self.enter_front(core, end - page);
         }
-        let time = arrival + self.block_time(end - page);
-        running.until = time.0;
-        running.wait = match self.sim.alarm(time) {
+        let time = arrival + core.block_time(end - page);
+        self.until = time.0;
+        self.wait = match core.sim.alarm(time) {
             true => Wait::Time,
             false => Wait::Nothing,
         };
     }
 
     #[cold]
-    fn enter_front(&self, pages: u32, running: &mut Running) {
-        let core = self.this();
-        running.await_future(async move {
+    fn enter_front(&mut self, core: &Core, pages: u32) {
+        let core = core.this();
+        self.await_future(async move {
             if let Some(front) = &core.front {
                 core.enter_block(front, pages).await;
             }
@@ -256,25 +256,25 @@ impl Core {
     /// Advances a command that writes `content`, and returns its result at its end.
     #[inline]
     pub(crate) fn advance(
-        &self,
-        running: &mut Running,
+        &mut self,
+        core: &Core,
         content: Content<'_>,
     ) -> Poll<Result<(), IoError>> {
         loop {
-            match running.wait {
+            match self.wait {
                 Wait::Nothing => {}
-                Wait::Time if self.sim.now().0 >= running.until => {}
-                Wait::Rows => ready!(self.end_rows(running))?,
-                Wait::Room if self.buffer.collect(running.until) => {}
-                Wait::Future => ready!(running.poll_future())?,
+                Wait::Time if core.sim.now().0 >= self.until => {}
+                Wait::Rows => ready!(self.end_rows(core))?,
+                Wait::Room if core.buffer.collect(self.until) => {}
+                Wait::Future => ready!(self.poll_future())?,
                 Wait::Time | Wait::Room => return Poll::Pending,
             }
-            running.wait = Wait::Nothing;
-            match running.kind {
-                _ if matches!(running.step, Step::End) => return Poll::Ready(Ok(())),
-                Kind::Read => self.step_read(running),
+            self.wait = Wait::Nothing;
+            match self.kind {
+                _ if matches!(self.step, Step::End) => return Poll::Ready(Ok(())),
+                Kind::Read => self.step_read(core),
                 Kind::Write { frontier, tag, fua } => {
-                    self.step_write(running, content, (frontier, tag, fua))?;
+                    self.step_write(core, content, (frontier, tag, fua))?;
                 }
                 Kind::Whole => return Poll::Ready(Ok(())),
             }
@@ -283,42 +283,42 @@ impl Core {
 
     /// Takes the ends of the reads of flash; ready after the last one.
     #[inline]
-    fn end_rows(&self, running: &mut Running) -> Poll<Result<(), IoError>> {
+    fn end_rows(&mut self, core: &Core) -> Poll<Result<(), IoError>> {
         let mut at = 0;
-        while let Some((reading, line, page)) = running.rows.get(at) {
-            let Some(result) = self.nand.take_end(reading) else {
+        while let Some((reading, line, page)) = self.rows.get(at) {
+            let Some(result) = core.nand.take_end(reading) else {
                 at += 1;
                 continue;
             };
-            if let Err(error) = self.row_ended((*line, *page), result) {
-                running.failed = Some(running.failed.map_or(error, |first| first.min(error)));
+            if let Err(error) = core.row_ended((*line, *page), result) {
+                self.failed = Some(self.failed.map_or(error, |first| first.min(error)));
             }
-            let _ = running.rows.swap_remove(at);
+            let _ = self.rows.swap_remove(at);
         }
         if at > 0 {
             return Poll::Pending;
         }
-        Poll::Ready(running.failed.take().map_or(Ok(()), Err))
+        Poll::Ready(self.failed.take().map_or(Ok(()), Err))
     }
 
     #[inline]
-    fn step_read(&self, running: &mut Running) {
-        match running.step {
-            Step::Lookup if self.map_cache.is_some() && running.page < running.end => {
-                running.page += 1;
-                self.look_up(running.page - 1, false, running);
+    fn step_read(&mut self, core: &Core) {
+        match self.step {
+            Step::Lookup if core.map_cache.is_some() && self.page < self.end => {
+                self.page += 1;
+                self.look_up(core, self.page - 1, false);
             }
             Step::Lookup => {
-                running.step = match self.front {
+                self.step = match core.front {
                     Some(_) => Step::Merge,
                     None => Step::Count,
                 };
-                self.read_flash(running);
+                self.read_flash(core);
             }
             Step::Merge => {
-                let (core, pages) = (self.this(), self.pages_of(running.extent));
-                running.step = Step::Count;
-                running.await_future(async move {
+                let (core, pages) = (core.this(), core.pages_of(self.extent));
+                self.step = Step::Count;
+                self.await_future(async move {
                     if let Some(front) = &core.front {
                         core.copy_logged(front, pages.0..pages.1).await;
                     }
@@ -326,84 +326,84 @@ impl Core {
                 });
             }
             _ => {
-                let ledger = &mut self.state.borrow_mut().ledger;
-                ledger.host_read_sectors += u64::from(running.extent.sectors);
-                running.step = Step::End;
+                let ledger = &mut core.state.borrow_mut().ledger;
+                ledger.host_read_sectors += u64::from(self.extent.sectors);
+                self.step = Step::End;
             }
         }
     }
 
     /// Starts the flash reads of the pages of a command.
     #[inline]
-    fn read_flash(&self, running: &mut Running) {
-        let (first, end) = self.pages_of(running.extent);
+    fn read_flash(&mut self, core: &Core) {
+        let (first, end) = core.pages_of(self.extent);
         if end - first == 1 {
-            let place = self.state.borrow().map.get(first);
+            let place = core.state.borrow().map.get(first);
             if let Where::Flash(place) = place {
-                let bytes = (running.extent.bytes() as u32).next_multiple_of(UNIT as u32);
-                let read = self.row_read(first, place, bytes);
-                self.start_row(read, ReadCause::Host, running);
+                let bytes = (self.extent.bytes() as u32).next_multiple_of(UNIT as u32);
+                let read = core.row_read(first, place, bytes);
+                self.start_row(core, &read, ReadCause::Host);
             }
             return;
         }
-        let mut rows = self.jobs.rows.borrow_mut();
-        self.gather_rows(first..end, &mut rows);
+        let mut rows = core.jobs.rows.borrow_mut();
+        core.gather_rows(first..end, &mut rows);
         for row in rows.drain(..) {
-            self.start_row(row, ReadCause::Host, running);
+            self.start_row(core, &row, ReadCause::Host);
         }
     }
 
     /// Starts the read of a row.
     #[inline]
-    fn start_row(&self, read: RowRead, cause: ReadCause, running: &mut Running) {
-        self.begin_reading(read.line, cause, read.row);
-        let reading = self.nand.read_at_once(read.row, read.bytes, Priority::Read);
+    fn start_row(&mut self, core: &Core, read: &RowRead, cause: ReadCause) {
+        core.begin_reading(read.line, cause, read.row);
+        let reading = core.nand.read_at_once(read.row, read.bytes, Priority::Read);
         let reading = reading.expect("the map points to rows of the flash");
-        running.rows.push((reading, read.line, read.page));
-        running.wait = Wait::Rows;
+        self.rows.push((reading, read.line, read.page));
+        self.wait = Wait::Rows;
     }
 
     /// Looks `page` up in a paged map.
-    fn look_up(&self, page: u32, dirty: bool, running: &mut Running) {
-        let Some(missed) = self.touch_map(page, dirty) else {
+    fn look_up(&mut self, core: &Core, page: u32, dirty: bool) {
+        let Some(missed) = core.touch_map(page, dirty) else {
             return;
         };
-        let core = self.this();
-        running.await_future(async move {
+        let core = core.this();
+        self.await_future(async move {
             core.await_map_page(missed).await;
             Ok(())
         });
     }
 
     fn step_write(
-        &self,
-        running: &mut Running,
+        &mut self,
+        core: &Core,
         content: Content<'_>,
         (frontier, tag, fua): (usize, u16, bool),
     ) -> Result<(), IoError> {
-        let page = running.page;
-        if page == running.end {
-            self.end_write(running, frontier, fua);
+        let page = self.page;
+        if page == self.end {
+            self.end_write(core, frontier, fua);
             return Ok(());
         }
-        let part = self.part(running.extent, page);
-        let is_whole = part.to - part.from == self.layout.page_bytes() as usize;
-        match running.step {
+        let part = core.part(self.extent, page);
+        let is_whole = part.to - part.from == core.layout.page_bytes() as usize;
+        match self.step {
             Step::Lookup => {
-                running.step = if is_whole { Step::Room } else { Step::Rest };
-                if self.map_cache.is_some() {
-                    self.look_up(page, true, running);
+                self.step = if is_whole { Step::Room } else { Step::Rest };
+                if core.map_cache.is_some() {
+                    self.look_up(core, page, true);
                 }
             }
             Step::Rest => {
-                running.step = Step::Room;
-                self.read_rest(page, running);
+                self.step = Step::Room;
+                self.read_rest(core, page);
             }
             Step::Room => {
-                let waits = !self.state.borrow().is_pending(page);
-                running.step = Step::Put(waits);
-                if waits && let Some(ticket) = self.buffer.join(1) {
-                    (running.wait, running.until) = (Wait::Room, ticket);
+                let waits = !core.state.borrow().is_pending(page);
+                self.step = Step::Put(waits);
+                if waits && let Some(ticket) = core.buffer.join(1) {
+                    (self.wait, self.until) = (Wait::Room, ticket);
                 }
             }
             Step::Put(waits) => {
@@ -414,9 +414,9 @@ impl Core {
                     cause,
                     tag,
                 };
-                self.buffer_page(incoming, (part, content), waits)?;
-                running.page += 1;
-                running.step = Step::Lookup;
+                core.buffer_page(incoming, (part, content), waits)?;
+                self.page += 1;
+                self.step = Step::Lookup;
             }
             Step::Merge | Step::Count | Step::End => unreachable!("a write has no such step"),
         }
@@ -424,28 +424,30 @@ impl Core {
     }
 
     /// Counts a write whose pages are all in the buffer, and makes it durable if `fua`.
-    fn end_write(&self, running: &mut Running, frontier: usize, fua: bool) {
-        let sectors = u64::from(running.extent.sectors);
-        let mut state = self.state.borrow_mut();
+    fn end_write(&mut self, core: &Core, frontier: usize, fua: bool) {
+        let sectors = u64::from(self.extent.sectors);
+        let mut state = core.state.borrow_mut();
         state.ledger.host_write_sectors += sectors;
         state.ledger.handles[frontier].host_sectors += sectors;
         drop(state);
-        running.step = Step::End;
+        self.step = Step::End;
         if fua {
-            let core = self.this();
-            running.await_future(async move { core.flush().await });
+            let core = core.this();
+            self.await_future(async move { core.flush().await });
         }
     }
 
     /// Reads the rest of a page that a write covers in part.
-    fn read_rest(&self, page: u32, running: &mut Running) {
-        let place = self.state.borrow().map.get(page);
+    fn read_rest(&mut self, core: &Core, page: u32) {
+        let place = core.state.borrow().map.get(page);
         if let Where::Flash(place) = place {
-            let read = self.row_read(page, place, self.layout.page_bytes() as u32);
-            self.start_row(read, ReadCause::Rmw, running);
+            let read = core.row_read(page, place, core.layout.page_bytes() as u32);
+            self.start_row(core, &read, ReadCause::Rmw);
         }
     }
+}
 
+impl Core {
     /// Advances a command until its end.
     pub(crate) fn run<'a>(self: &'a Rc<Self>, running: Running, content: Content<'a>) -> Run<'a> {
         Run {
@@ -468,7 +470,7 @@ impl Future for Run<'_> {
 
     fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
         let (core, content) = (self.core, self.content);
-        core.advance(&mut self.running, content)
+        self.running.advance(core, content)
     }
 }
 

@@ -135,9 +135,8 @@ struct Waiter {
 impl Actor for Waiter {
     fn event(&self, number: u32, _: u64) -> Option<TaskId> {
         let note = || {
-            self.log
-                .borrow_mut()
-                .push((self.sim.now().0, self.stage.get()))
+            let entry = (self.sim.now().0, self.stage.get());
+            self.log.borrow_mut().push(entry);
         };
         match self.stage.get() {
             0 => {

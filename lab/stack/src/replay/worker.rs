@@ -47,7 +47,6 @@ pub(super) struct Worker {
 
 /// The reason for which a worker returns from an event.
 enum Pause {
-    /// It waits.
     Wait,
     /// Another worker starts first.
     Hire,
@@ -56,7 +55,7 @@ enum Pause {
 }
 
 impl Replay {
-    /// Starts another worker.
+    /// Starts another worker, at an event of this instant.
     pub(super) fn hire(&self) {
         let number = self.started.get();
         self.started.set(number + 1);
@@ -75,23 +74,11 @@ impl Replay {
     fn advance(&self, worker: &mut Worker) -> Pause {
         loop {
             match &mut worker.stage {
-                Stage::Idle => match self.pace {
-                    Pace::Closed(_) => {
-                        let arrival = self.clock();
-                        let Some((request, who)) = self.take(arrival) else {
-                            return Pause::Leave;
-                        };
-                        self.begin(worker, &request, who, arrival);
+                Stage::Idle => {
+                    if let Some(pause) = self.find_work(worker) {
+                        return pause;
                     }
-                    Pace::Open => match self.lead.join(1) {
-                        Some(ticket) => {
-                            worker.stage = Stage::Turn(ticket);
-                            return Pause::Wait;
-                        }
-                        None if self.await_arrival(worker) => {}
-                        None => return Pause::Leave,
-                    },
-                },
+                }
                 Stage::Turn(ticket) => {
                     if !self.lead.collect(*ticket) {
                         return Pause::Wait;
@@ -133,6 +120,24 @@ impl Replay {
                 }
             }
         }
+    }
+
+    /// Lets an idle worker take a request, or wait for its turn to take one.
+    #[inline]
+    fn find_work(&self, worker: &mut Worker) -> Option<Pause> {
+        if let Pace::Closed(_) = self.pace {
+            let arrival = self.clock();
+            let Some((request, who)) = self.take(arrival) else {
+                return Some(Pause::Leave);
+            };
+            self.begin(worker, &request, who, arrival);
+            return None;
+        }
+        if let Some(ticket) = self.lead.join(1) {
+            worker.stage = Stage::Turn(ticket);
+            return Some(Pause::Wait);
+        }
+        (!self.await_arrival(worker)).then_some(Pause::Leave)
     }
 
     /// Takes the next request and lets the worker, which has the turn, wait for its arrival. Returns
