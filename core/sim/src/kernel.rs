@@ -263,6 +263,15 @@ impl Sim {
         ahead
     }
 
+    /// Schedules an event of `task` or record at `time`, or at this instant if `time` is past.
+    #[inline]
+    pub fn call_at(&self, time: Ns, task: TaskId) {
+        match self.now() < time {
+            true => drop(self.schedule(time, task)),
+            false => self.wake(task),
+        }
+    }
+
     /// Schedules `task` to resume at `time`, and returns the sequence number of that event.
     #[inline]
     pub(crate) fn schedule(&self, time: Ns, task: TaskId) -> u64 {

@@ -1,10 +1,10 @@
 //! Replay of requests: workers take them from a shared stream.
 //!
 //! Invariants: requests are taken in the order of the stream, by one worker at a time; requests to
-//! the queues of a drive are not boxed, those to zones and to layers are. A closed loop has as many workers as requests in flight. In an
-//! open loop one worker waits for the next arrival; if no worker is idle when it comes, another one
-//! starts, up to [`IN_FLIGHT`]. Beyond that, requests wait, and their latency counts from their
-//! arrival time.
+//! the queues of a drive are not boxed, those to zones and to layers are. A closed loop has as many
+//! workers as requests in flight. In an open loop one worker waits for the next arrival; if no
+//! worker is idle when it comes, another one starts, up to [`IN_FLIGHT`]. Beyond that, requests
+//! wait, and their latency counts from their arrival time.
 
 mod worker;
 
@@ -15,12 +15,12 @@ use crate::plan::Until;
 use crate::steady::{MOST_WINDOWS, Windows};
 use crate::timeline::Sampled;
 use host::{BlockDevice, BlockPort, Linear, Purpose, Who, ZonedDevice, ZonedPort};
-use sim::{ActorId, Seed, Semaphore, Sim};
+use sim::{ActorId, Seed, Sim};
 use ssd::{Content, IoError, ZoneAction, ZoneState, ZoneStatus};
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 use units::{Bytes, Ns, SECTOR};
-use worker::{Pace, Worker};
+use worker::{Idle, Pace, Worker};
 use workload::{Op, Pacing, Request, Stream, Workload};
 
 /// Largest number of requests of an open loop in flight, which bounds memory.
@@ -122,9 +122,8 @@ pub(crate) struct Replay {
     pass_start: Cell<Ns>,
     /// Arrival of the last request, relative to the start of the run.
     last_arrival: Cell<Ns>,
-    /// Serializes the workers: its holder takes the next request.
-    lead: Semaphore,
     taken: Cell<u64>,
+    idle: RefCell<Idle>,
     /// Workers by number; `None` after their end.
     staff: RefCell<Vec<Option<Worker>>>,
     /// Number of workers that have not ended.
@@ -164,7 +163,7 @@ impl Replay {
             again,
             pass_start: Cell::default(),
             last_arrival: Cell::default(),
-            lead: Semaphore::new(sim, 1),
+            idle: RefCell::default(),
             taken: Cell::new(0),
             staff: RefCell::default(),
             workers: Cell::new(0),

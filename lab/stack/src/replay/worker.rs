@@ -1,5 +1,8 @@
 //! Workers of a replay, as records of the kernel.
 //!
+//! In an open loop one worker *leads*: it waits for the arrival of the next request. When that has
+//! arrived, the worker that has been idle longest leads, or a new one.
+//!
 //! Invariants: a worker has one request at a time; it waits for one thing at a time, and has been
 //! scheduled for it; the number of a worker is not used again.
 
@@ -7,9 +10,10 @@ use super::{IN_FLIGHT, Replay, elsewhere};
 use host::{QueuePair, Who};
 use sim::{Actor, Boxed, TaskId};
 use ssd::{Command, IoError};
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
-use units::{Extent, Ns};
+use units::Ns;
 use workload::{Op, Request};
 
 /// The pace of a worker.
@@ -23,9 +27,9 @@ pub(super) enum Pace {
 
 enum Stage {
     Idle,
-    /// Waits until no other worker waits for an arrival; holds the ticket.
-    Turn(u64),
-    /// Alone waits for the arrival of its request.
+    /// Is in the queue of idle workers of an open loop.
+    Resting,
+    /// Leads with this request.
     Arrival(Request, Who),
     /// At the queues of the drive.
     Queued,
@@ -38,6 +42,7 @@ enum Stage {
 /// A worker. Numbers of tasks and of workers differ.
 pub(super) struct Worker {
     id: TaskId,
+    number: u32,
     queue: QueuePair,
     stage: Stage,
     request: host::Request,
@@ -45,23 +50,42 @@ pub(super) struct Worker {
     arrival: Ns,
 }
 
-/// The reason for which a worker returns from an event.
+/// Workers of an open loop without a request.
+#[derive(Default)]
+pub(super) struct Idle {
+    /// Numbers of idle workers, in the order in which they became idle.
+    workers: VecDeque<u32>,
+    has_leader: bool,
+    /// Whether the last request has been taken.
+    is_over: bool,
+}
+
+/// End of a worker's event.
+#[derive(PartialEq)]
 enum Pause {
     Wait,
-    /// Another worker starts first.
-    Hire,
-    /// It has no request left.
+    /// The worker has begun the request with which it led, and waits.
+    HandOver,
+    /// No request is left.
     Leave,
 }
 
 impl Replay {
     /// Starts another worker, at an event of this instant.
     pub(super) fn hire(&self) {
+        let number = self.add_worker();
+        let staff = self.staff.borrow();
+        let worker = staff[number as usize].as_ref();
+        self.sim.wake(worker.expect("it was added").id);
+    }
+
+    fn add_worker(&self) -> u32 {
         let number = self.started.get();
         self.started.set(number + 1);
         self.workers.set(self.workers.get() + 1);
         let worker = Worker {
-            id: self.sim.start_record(self.actor, number),
+            id: self.sim.add_record(self.actor, number),
+            number,
             queue: self.device.queue(number as usize),
             stage: Stage::Idle,
             request: host::Request::new(Command::Flush, Who::default()),
@@ -69,87 +93,114 @@ impl Replay {
             arrival: Ns::ZERO,
         };
         self.staff.borrow_mut().push(Some(worker));
+        number
     }
 
     fn advance(&self, worker: &mut Worker) -> Pause {
+        let mut wait = Pause::Wait;
         loop {
-            match &mut worker.stage {
+            let result = match &mut worker.stage {
+                Stage::Resting => return wait,
                 Stage::Idle => {
-                    if let Some(pause) = self.find_work(worker) {
-                        return pause;
-                    }
-                }
-                Stage::Turn(ticket) => {
-                    if !self.lead.collect(*ticket) {
-                        return Pause::Wait;
-                    }
-                    if !self.await_arrival(worker) {
+                    if !self.find_work(worker) {
                         return Pause::Leave;
                     }
+                    continue;
                 }
                 Stage::Arrival(request, who) => {
                     let (request, who) = (*request, *who);
                     if self.sim.now() < self.start + request.at {
-                        return Pause::Wait;
+                        return wait;
                     }
-                    let has_idle = self.lead.is_contended();
-                    self.lead.put(1);
                     self.begin(worker, &request, who, request.at);
-                    if !has_idle && self.workers.get() < IN_FLIGHT {
-                        return Pause::Hire;
-                    }
-                }
-                Stage::Queued => {
-                    let Poll::Ready(result) = worker.queue.advance(&mut worker.request) else {
-                        return Pause::Wait;
-                    };
-                    self.finish(worker, result);
-                }
-                Stage::Elsewhere(request) => {
-                    let mut context = Context::from_waker(Waker::noop());
-                    let Poll::Ready(result) = request.as_mut().poll(&mut context) else {
-                        return Pause::Wait;
-                    };
-                    self.finish(worker, result);
+                    wait = Pause::HandOver;
+                    continue;
                 }
                 Stage::Thinking(until) => {
                     if self.sim.now() < *until {
-                        return Pause::Wait;
+                        return wait;
                     }
                     worker.stage = Stage::Idle;
+                    continue;
                 }
+                Stage::Queued => worker.queue.advance(&mut worker.request),
+                Stage::Elsewhere(request) => {
+                    let mut context = Context::from_waker(Waker::noop());
+                    request.as_mut().poll(&mut context)
+                }
+            };
+            let Poll::Ready(result) = result else {
+                return wait;
+            };
+            self.finish(worker, result);
+        }
+    }
+
+    /// Lets an idle worker take a request, or rest until it has to lead. Returns false if no request
+    /// is left.
+    #[inline]
+    fn find_work(&self, worker: &mut Worker) -> bool {
+        if let Pace::Closed(_) = self.pace {
+            let arrival = self.clock();
+            let Some((request, who)) = self.take(arrival) else {
+                return false;
+            };
+            self.begin(worker, &request, who, arrival);
+            return true;
+        }
+        let mut idle = self.idle.borrow_mut();
+        if idle.has_leader {
+            idle.workers.push_back(worker.number);
+            worker.stage = Stage::Resting;
+            return true;
+        }
+        drop(idle);
+        let arrival = self.lead(worker);
+        if let Some(arrival) = arrival {
+            self.sim.alarm(arrival);
+        }
+        arrival.is_some()
+    }
+
+    /// Takes the next request for the worker to lead with, and returns its arrival; `None` if no
+    /// request is left.
+    fn lead(&self, worker: &mut Worker) -> Option<Ns> {
+        let next = self.take(Ns::ZERO);
+        let mut idle = self.idle.borrow_mut();
+        (idle.has_leader, idle.is_over) = (next.is_some(), next.is_none());
+        let (request, who) = next?;
+        worker.stage = Stage::Arrival(request, who);
+        Some(self.start + request.at)
+    }
+
+    /// Lets another worker lead. After the last request, all idle workers leave.
+    fn hand_over(&self) {
+        self.idle.borrow_mut().has_leader = false;
+        loop {
+            let mut idle = self.idle.borrow_mut();
+            let (next, is_over) = (idle.workers.pop_front(), idle.is_over);
+            drop(idle);
+            let next = match next {
+                Some(next) => next,
+                None if !is_over && self.workers.get() < IN_FLIGHT => self.add_worker(),
+                None => return,
+            };
+            let mut staff = self.staff.borrow_mut();
+            let place = &mut staff[next as usize];
+            let worker = place.as_mut().filter(|_| !is_over);
+            let led = worker.and_then(|worker| Some((self.lead(worker)?, worker.id)));
+            match led {
+                Some((arrival, worker)) => return self.sim.call_at(arrival, worker),
+                None => self.leave(place),
             }
         }
     }
 
-    /// Lets an idle worker take a request, or wait for its turn to take one.
-    #[inline]
-    fn find_work(&self, worker: &mut Worker) -> Option<Pause> {
-        if let Pace::Closed(_) = self.pace {
-            let arrival = self.clock();
-            let Some((request, who)) = self.take(arrival) else {
-                return Some(Pause::Leave);
-            };
-            self.begin(worker, &request, who, arrival);
-            return None;
+    fn leave(&self, place: &mut Option<Worker>) {
+        if let Some(worker) = place.take() {
+            self.workers.set(self.workers.get() - 1);
+            self.sim.end_record(worker.id);
         }
-        if let Some(ticket) = self.lead.join(1) {
-            worker.stage = Stage::Turn(ticket);
-            return Some(Pause::Wait);
-        }
-        (!self.await_arrival(worker)).then_some(Pause::Leave)
-    }
-
-    /// Takes the next request and lets the worker, which has the turn, wait for its arrival. Returns
-    /// false after the last request.
-    fn await_arrival(&self, worker: &mut Worker) -> bool {
-        let Some((request, who)) = self.take(Ns::ZERO) else {
-            self.lead.put(1);
-            return false;
-        };
-        self.sim.alarm(self.start + request.at);
-        worker.stage = Stage::Arrival(request, who);
-        true
     }
 
     /// Begins `request`, which has arrived.
@@ -172,7 +223,8 @@ impl Replay {
     fn finish(&self, worker: &mut Worker, result: Result<(), IoError>) {
         let now = self.clock();
         let latency = now.since(worker.arrival);
-        self.meter.borrow_mut().add(worker.op, latency, now, result);
+        let mut meter = self.meter.borrow_mut();
+        meter.add(worker.op, latency, now, result);
         worker.stage = match self.pace {
             Pace::Closed(think) if think > Ns::ZERO => {
                 let until = self.sim.now() + think;
@@ -190,31 +242,23 @@ impl Replay {
 
 impl Actor for Replay {
     fn event(&self, number: u32, _: u64) -> Option<TaskId> {
-        let number = number as usize;
-        loop {
-            let mut staff = self.staff.borrow_mut();
-            let worker = staff[number].as_mut()?;
-            match self.advance(worker) {
-                Pause::Wait => return None,
-                Pause::Hire => {
-                    drop(staff);
-                    self.hire();
-                }
-                Pause::Leave => {
-                    let id = worker.id;
-                    staff[number] = None;
-                    self.workers.set(self.workers.get() - 1);
-                    self.sim.end_record(id);
-                    return None;
-                }
-            }
+        let mut staff = self.staff.borrow_mut();
+        let place = &mut staff[number as usize];
+        let pause = self.advance(place.as_mut()?);
+        if pause == Pause::Leave {
+            self.leave(place);
         }
+        drop(staff);
+        if pause == Pause::HandOver {
+            self.hand_over();
+        }
+        None
     }
 }
 
 /// The command of a request at the queues of a drive; `None` for a command to zones.
 fn command(request: &Request, who: Who) -> Option<Command> {
-    let extent: Extent = request.extent;
+    let extent = request.extent;
     match request.op {
         Op::Read => Some(Command::Read(extent)),
         Op::Write => {
