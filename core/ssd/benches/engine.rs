@@ -98,7 +98,7 @@ fn start(c: &mut Criterion) {
     let mut group = c.benchmark_group("start");
     let config = (Preset::named("block").expect("a preset").config)();
     let config = config.resized(Bytes(1_000_000_000_000 / 4096 * 4096));
-    for past in [Precondition::Fresh, Precondition::Full] {
+    for past in Precondition::ALL {
         group.sample_size(10).bench_function(past.name(), |b| {
             b.iter(|| {
                 let media = past.media(&config, Seed(1)).expect("a good drive");

@@ -51,7 +51,7 @@ impl LineState {
 pub(crate) struct Line {
     /// Index of the line in its group.
     place: u32,
-    /// Whether the line was not erased since the past of the drive.
+    /// Whether the line was neither collected nor erased since the past of the drive.
     pub(crate) is_past: bool,
     pub(crate) state: LineState,
     /// Pages with the newest issued version of a mapped page.
@@ -185,7 +185,7 @@ impl Lines {
         if before == LineState::Closed || next == LineState::Closed {
             self.index(line);
         }
-        if before == LineState::Erasing {
+        if matches!(next, LineState::Collecting | LineState::Erasing) {
             self.leave_past(line);
         }
         let entry = &mut self.lines[line as usize];
@@ -208,15 +208,18 @@ impl Lines {
         self.past.get_or_insert_with(|| Arc::clone(past));
     }
 
-    /// Clears the bits of a line that was erased, if it was one of the past.
+    /// Makes the bits of a line independent of the past: collection looks at each of them several
+    /// times, and an erased line has no past.
     fn leave_past(&mut self, line: u32) {
-        let entry = &mut self.lines[line as usize];
-        if std::mem::take(&mut entry.is_past) {
-            let first = line * self.line_pages;
-            for page in first..first + self.line_pages {
-                self.valid[page as usize / 64] &= !(1 << (page % 64));
-            }
+        if !self.lines[line as usize].is_past {
+            return;
         }
+        let first = line * self.line_pages;
+        for page in first..first + self.line_pages {
+            let was_valid = u64::from(self.was_valid(line, page));
+            self.valid[page as usize / 64] ^= was_valid << (page % 64);
+        }
+        self.lines[line as usize].is_past = false;
     }
 
     /// Opens a free line for `frontier` at sequence number `now`.

@@ -55,6 +55,14 @@ impl Map {
         }
     }
 
+    /// The slot of the write buffer that has the newest version of `page`. Costs less than
+    /// [`Map::get`] for a page that is as the past left it.
+    #[inline]
+    pub(crate) fn slot(&self, page: u32) -> Option<u32> {
+        let entry = self.entries[page as usize];
+        (entry & IN_BUFFER != 0 && entry != NONE).then_some(entry & !IN_BUFFER)
+    }
+
     /// Position of `page` in the past.
     fn before(&self, page: u32) -> Where {
         let place = self.past.as_ref().and_then(|past| past.place(page));

@@ -7,10 +7,15 @@
 //! Invariant: for every mapped page, [`Past::place`] is the place with the highest sequence number
 //! whose spare word names the page. Recovery, which scans the words, finds the same map.
 
+mod aged;
+mod shuffle;
+
 use crate::config::ConfigError;
 use crate::layout::{Divisor, Layout, NONE};
 use crate::recover::word;
+use aged::Aged;
 use nand::{BlockId, BlockState, PastBlock};
+use sim::Seed;
 use std::ops::Range;
 
 /// The past workload of a drive that maps pages.
@@ -19,6 +24,10 @@ pub(crate) struct Past {
     layout: Layout,
     /// Indices of the blocks that are bad from the factory, ascending.
     bad: Vec<u32>,
+    /// Data of an aged drive; without them every page was written once, in order.
+    aged: Option<Aged>,
+    /// Written lines, over all groups.
+    turns: u32,
     data: Divisor,
     groups: Divisor,
     ranks: Divisor,
@@ -27,7 +36,21 @@ pub(crate) struct Past {
 impl Past {
     /// Every page of the host, written once, in order.
     pub(crate) fn full(layout: Layout, bad: Vec<u32>) -> Self {
+        let turns = layout.host_pages.div_ceil(layout.line_data);
+        Self::new(layout, bad, turns, None)
+    }
+
+    /// The steady state of random overwrites, in `lines` lines of each group.
+    pub(crate) fn aged(layout: Layout, bad: Vec<u32>, lines: u32, seed: Seed) -> Self {
+        let turns = lines * layout.groups;
+        let aged = Aged::new(&layout, turns, seed);
+        Self::new(layout, bad, turns, Some(aged))
+    }
+
+    fn new(layout: Layout, bad: Vec<u32>, turns: u32, aged: Option<Aged>) -> Self {
         Self {
+            turns,
+            aged,
             data: Divisor::new(layout.line_data),
             groups: Divisor::new(layout.groups),
             ranks: Divisor::new(layout.lines_per_group),
@@ -41,17 +64,12 @@ impl Past {
         &self.layout
     }
 
-    /// Written lines, over all groups.
-    fn turns(&self) -> u32 {
-        self.layout.host_pages.div_ceil(self.layout.line_data)
-    }
-
     /// Turn of a line; `None` if it is not written.
     #[inline]
     pub(crate) fn turn(&self, line: u32) -> Option<u32> {
         let (group, rank) = self.ranks.split(line);
         let turn = rank * self.layout.groups + group;
-        (turn < self.turns()).then_some(turn)
+        (turn < self.turns).then_some(turn)
     }
 
     #[inline]
@@ -63,6 +81,9 @@ impl Past {
     /// Data pages written in a line; they begin at its start.
     #[inline]
     fn data_pages(&self, turn: u32) -> u32 {
+        if self.aged.is_some() {
+            return self.layout.line_data;
+        }
         let first = turn * self.layout.line_data;
         self.layout.line_data.min(self.layout.host_pages - first)
     }
@@ -83,7 +104,7 @@ impl Past {
 
     /// Sequence number of the first program after the past.
     pub(crate) fn next_sequence(&self) -> u64 {
-        self.sequences(self.turns() - 1).1
+        self.sequences(self.turns - 1).1
     }
 
     /// Frontier that wrote a line: that of the first handle of its group.
@@ -94,28 +115,43 @@ impl Past {
     /// Place of the newest version of a mapped page; `None` if it has none.
     #[inline]
     pub(crate) fn place(&self, page: u32) -> Option<u32> {
-        let (turn, position) = self.data.split(page);
-        let line = self.line(turn);
-        (page < self.layout.host_pages).then(|| line * self.layout.line_pages + position)
+        if page >= self.layout.host_pages {
+            return None;
+        }
+        let (turn, position) = match &self.aged {
+            None => self.data.split(page),
+            Some(aged) => aged.find(page),
+        };
+        Some(self.line(turn) * self.layout.line_pages + position)
     }
 
     /// Valid pages of a line.
     pub(crate) fn valid_pages(&self, turn: u32) -> u32 {
-        self.data_pages(turn)
+        match &self.aged {
+            None => self.data_pages(turn),
+            Some(aged) => aged.valid_pages(turn),
+        }
     }
 
     /// Whether the page at `position` of a line is the newest version of a mapped page.
     #[inline]
     pub(crate) fn is_valid(&self, line: u32, position: u32) -> bool {
         let turn = self.turn(line);
-        turn.is_some_and(|turn| position < self.data_pages(turn))
+        turn.is_some_and(|turn| {
+            let is_newest = |aged: &Aged| aged.is_valid(turn, position);
+            position < self.data_pages(turn) && self.aged.as_ref().is_none_or(is_newest)
+        })
     }
 
     /// The spare word at `position` of a line.
     fn word(&self, turn: u32, position: u32) -> u32 {
         let count = self.data_pages(turn);
         if position < count {
-            word::word(&self.layout, turn * self.layout.line_data + position, 0)
+            let page = match &self.aged {
+                None => Some(turn * self.layout.line_data + position),
+                Some(aged) => aged.page_at(turn, position),
+            };
+            page.map_or(word::PADDING, |page| word::word(&self.layout, page, 0))
         } else if count == self.layout.line_data {
             word::SUMMARY
         } else {
@@ -149,7 +185,7 @@ impl Past {
         let per_plane = self.layout.geometry.blocks_per_plane;
         let bad = |column: u32| self.bad_in(column * per_plane..(column + 1) * per_plane);
         let good = per_plane - (0..self.columns()).map(bad).max().unwrap_or(0);
-        let need = self.turns().div_ceil(self.layout.groups);
+        let need = self.turns.div_ceil(self.layout.groups);
         if good >= need {
             return Ok(());
         }
@@ -187,7 +223,7 @@ impl Past {
         let rank = id.block - self.bad_in(first..first + id.block);
         let (group, die) = layout.group_of_die(id.die);
         let turn = rank * layout.groups + group;
-        (turn < self.turns()).then_some((turn, die))
+        (turn < self.turns).then_some((turn, die))
     }
 
     fn is_bad(&self, id: BlockId) -> bool {

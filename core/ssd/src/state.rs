@@ -254,9 +254,9 @@ impl State {
         self.superseded.add(slot.old, self.in_flight.next());
         self.lines.set_valid(line, place);
         if slot.moved {
-            match self.map.get(slot.page) {
+            match self.map.slot(slot.page) {
                 // A newer version waits behind this copy and supersedes it.
-                Where::Buffer(newer) if newer != index => {
+                Some(newer) if newer != index => {
                     self.slots.get_mut(newer).old = place;
                     self.slots.link(index, newer);
                 }
@@ -328,10 +328,8 @@ impl State {
     /// place.
     #[inline]
     pub(crate) fn is_pending(&self, page: u32) -> bool {
-        match self.map.get(page) {
-            Where::Buffer(index) => self.slots.get(index).state == SlotState::Pending,
-            _ => false,
-        }
+        let slot = self.map.slot(page);
+        slot.is_some_and(|index| self.slots.get(index).state == SlotState::Pending)
     }
 
     /// Views of the lines of a group that may be collected.

@@ -123,7 +123,7 @@ fn memory_from_the_past_is_that_of_a_scan() {
     let mut compared = 0;
     for (number, config) in drives().iter().enumerate() {
         let layout = Layout::new(config).unwrap_or_else(|error| panic!("drive {number}: {error}"));
-        for past in [Precondition::Full] {
+        for past in [Precondition::Full, Precondition::Aged] {
             let Ok(media) = past.media(config, Seed(number as u64)) else {
                 continue;
             };

@@ -1,9 +1,9 @@
 //! Drives with a past: power cuts, and the memory of a drive of a terabyte.
 
 use crate::scale::{CAPACITY, alone, peak};
-use crate::support::{Mix, Model, recover, start, tiny, tiny_fdp};
+use crate::support::{Mix, Model, recover, start, stored, tiny, tiny_fdp};
 use sim::{Kernel, Seed};
-use ssd::{Drive, DriveConfig, DriveMedia, Precondition, Preset, image};
+use ssd::{Drive, DriveConfig, Precondition, Preset};
 use std::cell::RefCell;
 use std::rc::Rc;
 use units::Bytes;
@@ -16,14 +16,6 @@ const MIX: Mix = Mix {
     flushes_percent: 5,
     placements: 1,
 };
-
-/// `media` after a round trip through a drive file: no block refers to the past any more.
-fn stored(config: &DriveConfig, media: &DriveMedia) -> DriveMedia {
-    let mut file = Vec::new();
-    image::write(config, media, &mut file).expect("a vector takes all");
-    let (_, media) = image::read(&mut file.as_slice()).expect("it was just written");
-    media
-}
 
 /// Runs a workload on a drive with a past, and cuts its power before every `step`-th event. The
 /// drive must keep its promises, and recover as if its blocks had been written.
@@ -91,4 +83,10 @@ fn ready(past: Precondition) {
 fn untouched_full_terabyte_takes_50_mb() {
     let name = "past::untouched_full_terabyte_takes_50_mb";
     alone(name, || ready(Precondition::Full));
+}
+
+#[test]
+fn untouched_aged_terabyte_takes_50_mb() {
+    let name = "past::untouched_aged_terabyte_takes_50_mb";
+    alone(name, || ready(Precondition::Aged));
 }

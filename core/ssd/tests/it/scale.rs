@@ -43,8 +43,8 @@ pub(crate) fn alone(name: &str, test: impl FnOnce()) {
 }
 
 #[test]
-fn a_million_writes_to_an_aged_terabyte_fit_into_3_5_gb() {
-    let name = "scale::a_million_writes_to_an_aged_terabyte_fit_into_3_5_gb";
+fn a_million_writes_to_an_aged_terabyte_fit_into_1_2_gb() {
+    let name = "scale::a_million_writes_to_an_aged_terabyte_fit_into_1_2_gb";
     alone(name, write_a_million);
 }
 
@@ -80,5 +80,5 @@ fn write_a_million() {
         drive.memory(),
         ledger.lines_collected
     );
-    assert!(peak() < 3_500_000_000, "{} bytes", peak());
+    assert!(peak() < 1_200_000_000, "{} bytes", peak());
 }

@@ -2,7 +2,7 @@
 
 use nand::{Geometry, Payload};
 use sim::{Kernel, Seed, Sim};
-use ssd::{Content, Drive, DriveConfig, Interface, Preset};
+use ssd::{Content, Drive, DriveConfig, DriveMedia, Interface, Preset, image};
 use std::cell::RefCell;
 use std::rc::Rc;
 use units::{Bytes, Extent, Origin, Placement};
@@ -192,7 +192,7 @@ async fn trim(drive: &Drive, model: &Rc<RefCell<Model>>, page: usize) {
 }
 
 /// Powers `media` on and returns the drive with its kernel, once recovery is complete.
-pub(crate) fn recover(config: &DriveConfig, media: ssd::DriveMedia) -> (Kernel, Drive) {
+pub(crate) fn recover(config: &DriveConfig, media: DriveMedia) -> (Kernel, Drive) {
     let kernel = Kernel::new();
     let (sim, config) = (kernel.sim(), config.clone());
     let drive = kernel.block_on(async move {
@@ -201,4 +201,12 @@ pub(crate) fn recover(config: &DriveConfig, media: ssd::DriveMedia) -> (Kernel, 
             .expect("the configuration is good")
     });
     (kernel, drive)
+}
+
+/// `media` after a round trip through a drive file: no block refers to the past any more.
+pub(crate) fn stored(config: &DriveConfig, media: &DriveMedia) -> DriveMedia {
+    let mut file = Vec::new();
+    image::write(config, media, &mut file).expect("a vector takes all");
+    let (_, media) = image::read(&mut file.as_slice()).expect("it was just written");
+    media
 }
