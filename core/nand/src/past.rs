@@ -7,6 +7,7 @@ use crate::block::BlockState;
 use crate::geometry::BlockId;
 use std::any::Any;
 use std::fmt::Debug;
+use std::panic::RefUnwindSafe;
 
 /// State of a block in a past.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +21,7 @@ pub struct PastBlock {
 }
 
 /// All blocks of a drive at the start of a run, none of them erased so far. The functions are pure.
-pub trait Past: Any + Debug + Send + Sync {
+pub trait Past: Any + Debug + RefUnwindSafe + Send + Sync {
     /// State of a block.
     fn block(&self, id: BlockId) -> PastBlock;
 
