@@ -130,6 +130,16 @@ impl BlockDevice {
         Self::with_posting(sim, config, drive, Posting::default())
     }
 
+    /// Attaches another drive to the host of this one: it has queues and a link of its own, and
+    /// shares the cores.
+    #[must_use]
+    pub fn beside(&self, drive: Drive) -> Self {
+        let Shared {
+            sim, config, cores, ..
+        } = &*self.shared;
+        Self::on_cores(sim, *config, cores.clone(), (drive, Posting::default()))
+    }
+
     pub(crate) fn with_posting(
         sim: &Sim,
         config: HostConfig,
@@ -137,15 +147,24 @@ impl BlockDevice {
         posting: Posting,
     ) -> Result<Self, HostError> {
         let config = config.checked()?;
-        let queues = 0..config.queues.pairs;
+        let cores = 0..config.cpu.cores;
+        let cores = cores.map(|_| Rc::new(Core::new(sim))).collect();
+        Ok(Self::on_cores(sim, config, cores, (drive, posting)))
+    }
+
+    /// A drive on a link of its own, whose commands run on `cores`. The configuration is checked.
+    fn on_cores(
+        sim: &Sim,
+        config: HostConfig,
+        cores: Vec<Rc<Core>>,
+        (drive, posting): (Drive, Posting),
+    ) -> Self {
+        let depth = config.queues.depth as usize;
+        let queues = (0..config.queues.pairs).map(|_| Semaphore::new(sim, depth));
         let shared = Shared {
             sim: sim.clone(),
-            cores: (0..config.cpu.cores)
-                .map(|_| Rc::new(Core::new(sim)))
-                .collect(),
-            queues: queues
-                .map(|_| Semaphore::new(sim, config.queues.depth as usize))
-                .collect(),
+            cores,
+            queues: queues.collect(),
             to_drive: Timeline::default(),
             to_host: Timeline::default(),
             ledger: RefCell::default(),
@@ -154,9 +173,9 @@ impl BlockDevice {
             config,
             drive,
         };
-        Ok(Self {
+        Self {
             shared: Rc::new(shared),
-        })
+        }
     }
 
     /// Queue pair `index`, modulo the number of pairs.

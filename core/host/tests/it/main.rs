@@ -2,6 +2,7 @@
 
 mod bytes;
 mod cuts;
+mod drives;
 mod latency;
 mod pm;
 mod raw;
