@@ -80,7 +80,7 @@ fn not_steady(run: &Run) -> Option<String> {
         _ => (
             "not steady",
             format!(
-                "Of the last two windows of {window}, WAF differs by over 2 %, or one had no erase."
+                "The last two windows of {window} differ in WAF by over 2 %, or one had no erase."
             ),
         ),
     };
