@@ -86,8 +86,17 @@ pub enum GeometryError {
         need: u32,
     },
     /// More sectors than [`Geometry::MAX_SECTORS`].
-    #[error("geometry: {0} sectors of 4 KiB; at most {max} (8 TiB) are supported", max = Geometry::MAX_SECTORS)]
+    #[error("geometry: {0} sectors of 4 KiB; at most {max} (256 TiB) are supported", max = Geometry::MAX_SECTORS)]
     TooLarge(u128),
+    /// More erase blocks than [`Geometry::MAX_BLOCKS`].
+    #[error("geometry: {0} erase blocks; at most {max} are supported", max = Geometry::MAX_BLOCKS)]
+    Blocks(u128),
+    /// A block in all planes of a die has more sectors than [`Geometry::MAX_ROW_SECTORS`].
+    #[error(
+        "geometry: {0} sectors of 4 KiB in a block of all planes; at most {max} are supported",
+        max = Geometry::MAX_ROW_SECTORS
+    )]
+    RowSectors(u128),
 }
 
 /// The address of an erase block.
@@ -143,8 +152,19 @@ impl Row {
 }
 
 impl Geometry {
-    /// Maximum number of sectors of 4 KiB: 31 bits, half of what 32-bit addresses can name.
-    pub const MAX_SECTORS: u64 = 1 << 31;
+    /// Maximum number of sectors of 4 KiB. Products over the whole flash are of 64 bits; blocks,
+    /// and sectors within a block, are counted in 32 bits and have limits of their own.
+    pub const MAX_SECTORS: u64 = 1 << 36;
+
+    /// Maximum number of erase blocks, whose indices take 32 bits.
+    pub const MAX_BLOCKS: u64 = 1 << 31;
+
+    /// Maximum number of sectors in one block of each plane of a die.
+    pub const MAX_ROW_SECTORS: u64 = 1 << 31;
+
+    /// Number of sectors that 31 bits can name (8 TiB): the limit of zoned and open-channel
+    /// drives, whose tables hold numbers of sectors.
+    pub const NAMED_SECTORS: u64 = 1 << 31;
 
     /// Maximum number of spare words per sector: 64 bytes, the maximum of drives that format
     /// their blocks with metadata.
@@ -176,14 +196,27 @@ impl Geometry {
             return Err(GeometryError::Words(self.spare_words));
         }
         self.check_spare()?;
-        let pages = self.counts()[..6].iter().fold(1_u128, |product, count| {
+        self.check_size()?;
+        Ok(self)
+    }
+
+    fn check_size(&self) -> Result<(), GeometryError> {
+        let blocks = self.counts()[..5].iter().fold(1_u128, |product, count| {
             product.saturating_mul(u128::from(count.0))
         });
-        let sectors = pages.saturating_mul(u128::from(self.sectors_per_page()));
+        let per_block = u128::from(self.pages_per_block) * u128::from(self.sectors_per_page());
+        let sectors = blocks.saturating_mul(per_block);
         if sectors > u128::from(Self::MAX_SECTORS) {
             return Err(GeometryError::TooLarge(sectors));
         }
-        Ok(self)
+        if blocks > u128::from(Self::MAX_BLOCKS) {
+            return Err(GeometryError::Blocks(blocks));
+        }
+        let per_row = u128::from(self.planes) * per_block;
+        if per_row > u128::from(Self::MAX_ROW_SECTORS) {
+            return Err(GeometryError::RowSectors(per_row));
+        }
+        Ok(())
     }
 
     fn counts(&self) -> [(u32, &'static str); 9] {
@@ -392,6 +425,41 @@ mod tests {
             blocks_per_plane: u32::MAX,
             ..GOOD
         };
-        assert!(says(huge).contains("8 TiB"));
+        assert!(says(huge).contains("256 TiB"));
+        let thin = Geometry {
+            blocks_per_plane: 1 << 27,
+            pages_per_block: 1,
+            pages_per_program: 1,
+            page_bytes: 4_096,
+            ..GOOD
+        };
+        assert!(says(thin).contains("4294967296 erase blocks"));
+        let deep = Geometry {
+            channels: 1,
+            chips_per_channel: 1,
+            dies_per_chip: 1,
+            blocks_per_plane: 1,
+            pages_per_block: 3 << 28,
+            ..GOOD
+        };
+        assert!(says(deep).contains("in a block of all planes"));
+    }
+
+    #[test]
+    fn largest_geometry_counts_in_64_bits() {
+        let largest = Geometry {
+            channels: 32,
+            chips_per_channel: 4,
+            dies_per_chip: 16,
+            planes: 4,
+            blocks_per_plane: 1 << 10,
+            pages_per_block: 1 << 11,
+            pages_per_program: 4,
+            ..GOOD
+        };
+        let largest = largest.checked().unwrap();
+        assert_eq!(largest.bytes(), 1 << 48, "256 TiB");
+        let last = (largest.blocks() - 1) as usize;
+        assert_eq!(largest.index(largest.block_at(last)), last);
     }
 }

@@ -14,7 +14,7 @@ pub use image::{BlockImage, BlockImageError};
 
 use crate::block::{Block, BlockState, Header, Page, Slot, Words};
 use crate::geometry::{BlockId, Geometry, Row};
-use crate::past::Past;
+use crate::past::{Past, PastBlock};
 use crate::payload::Payload;
 use sim::Rng;
 use std::ops::Range;
@@ -128,6 +128,26 @@ impl Media {
     pub fn unchanged(&self) -> Option<&Arc<dyn Past>> {
         let past = self.past.as_ref()?;
         self.stored.is_empty().then_some(past)
+    }
+
+    /// The past of the blocks that are not stored.
+    #[must_use]
+    pub fn past(&self) -> Option<&Arc<dyn Past>> {
+        self.past.as_ref()
+    }
+
+    /// A block as the past left it; `None` if an operation or a fault has changed it since.
+    #[must_use]
+    pub fn untouched(&self, id: BlockId) -> Option<PastBlock> {
+        if self.place(id).is_some() {
+            return None;
+        }
+        let erased = PastBlock {
+            state: BlockState::Erased,
+            written: 0,
+            label: 0,
+        };
+        Some(self.past.as_ref().map_or(erased, |past| past.block(id)))
     }
 
     /// Marks about `per_million` of a million blocks as bad from the factory.

@@ -7,6 +7,7 @@
 //! page that they copy.
 
 use crate::layout::NONE;
+use crate::map::MAX_SLOTS;
 use nand::Payload;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,6 +91,7 @@ impl Slots {
             self.slots[index as usize] = slot;
             return index;
         }
+        assert!(self.slots.len() < MAX_SLOTS as usize, "the buffer grew");
         self.slots.push(slot);
         let sectors = self.slots.len() * self.per_page;
         self.payload.resize(sectors, Payload::Zero);

@@ -309,6 +309,10 @@ fn check_times<const N: usize>(times: [(&'static str, Ns); N]) -> Result<(), Con
 /// Spare lines that a drive keeps when it is made smaller: eight isolated handles need 28 (see
 /// `Layout::check_space`), and the rest is for garbage collection.
 const SPARE_LINES: u64 = 40;
+/// Capacity above which a drive that is made larger gets larger blocks.
+const LARGE: u64 = 8 << 40;
+/// Largest number of lines of a drive that is made larger than [`LARGE`].
+const MANY_LINES: u64 = 1 << 18;
 
 impl DriveConfig {
     /// The part that the flash is made of.
@@ -385,8 +389,8 @@ impl DriveConfig {
     }
 
     /// This drive with `capacity` for the host: blocks are added or removed, and below 256 lines
-    /// they get smaller, so that a small drive still has room to collect garbage. Dies, planes,
-    /// pages and times stay. A very small drive has more spare flash than this one, whatever its
+    /// they get smaller, so that a small drive still has room to collect garbage. Above 8 TiB they
+    /// get larger, so that tables of lines and blocks stay small. Dies, planes, pages and times stay. A very small drive has more spare flash than this one, whatever its
     /// interface. A zoned drive gets whole zones, at least as many as hold `capacity`.
     #[must_use]
     pub fn resized(&self, capacity: Bytes) -> Self {
@@ -395,7 +399,12 @@ impl DriveConfig {
         }
         let mut config = self.clone();
         let lines = |c: &Self| u64::from(c.geometry.blocks_per_plane - c.wear.spare_blocks);
-        let raw_per_line = |c: &Self| c.geometry.bytes() / u64::from(c.geometry.blocks_per_plane);
+        let raw_per_line = |c: &Self| {
+            let geometry = &c.geometry;
+            let rows = u64::from(geometry.dies()) * u64::from(geometry.planes);
+            let block = u64::from(geometry.pages_per_block) * u64::from(geometry.page_bytes);
+            rows.saturating_mul(block)
+        };
         let kept = u128::from(self.capacity.0.max(1));
         // Raw bytes in the same ratio to the capacity as before.
         let raw = u128::from(raw_per_line(self)) * u128::from(lines(self)) * u128::from(capacity.0)
@@ -407,6 +416,12 @@ impl DriveConfig {
             config.geometry.pages_per_block = halved
                 .next_multiple_of(step)
                 .min(config.geometry.pages_per_block - step);
+        }
+        while capacity.0 > LARGE && raw / raw_per_line(&config) > MANY_LINES {
+            let Some(doubled) = config.geometry.pages_per_block.checked_mul(2) else {
+                break;
+            };
+            config.geometry.pages_per_block = doubled;
         }
         let least = capacity.0.div_ceil(raw_per_line(&config)) + SPARE_LINES;
         let blocks = raw.div_ceil(raw_per_line(&config)).max(least);

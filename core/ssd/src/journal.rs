@@ -146,8 +146,8 @@ impl JournalPage {
         let entries = if is_bits {
             let first = u32_at(HEADER + 8);
             let pages = (0..count as u32).filter(is_set);
-            let pages = pages.map(|bit| first.saturating_add(bit)).collect();
-            ranges(pages, u64_at(HEADER))
+            let runs = pages.map(|bit| (first.saturating_add(bit), 1));
+            ranges(runs, u64_at(HEADER))
         } else {
             (0..count).map(entry).collect()
         };
@@ -493,16 +493,18 @@ fn by_page(ranges: Vec<Trimmed>, host_pages: u32) -> Vec<Vec<Trimmed>> {
     pages
 }
 
-/// Groups ascending `pages` into ranges, each with `sequence`.
-fn ranges(pages: Vec<u32>, sequence: u64) -> Vec<Trimmed> {
+/// Joins ascending runs of pages, as first page and count, into ranges, each with `sequence`.
+fn ranges(runs: impl IntoIterator<Item = (u32, u32)>, sequence: u64) -> Vec<Trimmed> {
     let mut ranges: Vec<Trimmed> = Vec::new();
-    for page in pages {
+    for (first, pages) in runs {
         match ranges.last_mut() {
-            Some(range) if range.first + range.pages == page => range.pages += 1,
+            Some(range) if range.first.checked_add(range.pages) == Some(first) => {
+                range.pages += pages;
+            }
             _ => ranges.push(Trimmed {
                 sequence,
-                first: page,
-                pages: 1,
+                first,
+                pages,
             }),
         }
     }
@@ -517,8 +519,8 @@ mod tests {
     fn checkpoint_takes_at_most_one_bit_a_page() {
         let host_pages = 3 * BITS - 5;
         for step in [2, 3, 300, 40_000] {
-            let lost = (0..host_pages).filter(|page| page % step != 0).collect();
-            let all = ranges(lost, 7);
+            let lost = (0..host_pages).filter(|page| page % step != 0);
+            let all = ranges(lost.map(|page| (page, 1)), 7);
             let pages = by_page(all.clone(), host_pages);
             assert!((1..=3).contains(&pages.len()), "{}", pages.len());
             let decoded = pages.into_iter().flat_map(|entries| {

@@ -3,6 +3,14 @@
 //! A *page* here is a mapped page ([`crate::Mapping::unit`]). The number of a page on flash encodes
 //! its line, its unit in the line, and its position in the unit. Units rotate over the dies of the
 //! line's group, so that consecutive programs go to different dies.
+//!
+//! Invariants: pages on flash are fewer than [`crate::map::MAX_PLACES`], so line times pages of a line,
+//! and any sum of a line's first page and a position in it, stay within 32 bits. Slots of the write
+//! buffer are at most [`crate::map::MAX_SLOTS`].
+
+mod limits;
+
+pub(crate) use limits::few_sectors;
 
 use crate::config::{ConfigError, DriveConfig, Interface, SpareSplit};
 use crate::journal;
@@ -166,15 +174,16 @@ impl Layout {
         }
         let handles = handles(config)?;
         let lines_per_group = lines_per_group(config)?;
+        let page_bytes = u64::from(sectors_per_page) * UNIT as u64;
+        let host_pages = limits::host_pages(config, page_bytes)?;
+        limits::check_places(config, lines_per_group, page_bytes)?;
         let unit = geometry.sectors_per_program() / sectors_per_page;
         let dies_per_group = geometry.dies() / groups;
         let units_per_line =
             dies_per_group * (geometry.pages_per_block / geometry.pages_per_program);
         let line_pages = units_per_line * unit;
-        let page_bytes = u64::from(sectors_per_page) * UNIT as u64;
         let summary = (u64::from(line_pages) * 4).div_ceil(page_bytes) as u32;
         let line_data = line_data(&geometry, line_pages, summary)?;
-        let host_pages = host_pages(config.capacity, page_bytes)?;
         let entries_per_map_page = (page_bytes / 4) as u32;
         let map_pages = if config.mapping.cache.0 == 0 {
             0
@@ -210,6 +219,7 @@ impl Layout {
             flash_page: Divisor::new(geometry.sectors_per_page() / sectors_per_page),
         };
         layout.check_buffer()?;
+        limits::check_slots(&layout, config)?;
         layout.with_movers(config)
     }
 
@@ -500,19 +510,6 @@ fn mapping_unit(config: &DriveConfig) -> Result<u32, ConfigError> {
     }
     let expected = format!("a power of two from 4096 to the page size ({page})");
     Err(ConfigError::range("mapping.unit", unit, expected))
-}
-
-fn host_pages(capacity: Bytes, page_bytes: u64) -> Result<u32, ConfigError> {
-    let pages = capacity.0 / page_bytes;
-    if pages == 0 || !capacity.0.is_multiple_of(page_bytes) {
-        let expected =
-            format!("a multiple of the mapping unit ({page_bytes} bytes), such as 64MiB,");
-        return Err(ConfigError::range("capacity", capacity.0, expected));
-    }
-    u32::try_from(pages)
-        .ok()
-        .filter(|&pages| u64::from(pages) < Geometry::MAX_SECTORS - 4)
-        .ok_or_else(|| ConfigError::range("capacity", capacity, "less than 8 TiB"))
 }
 
 #[cfg(test)]

@@ -423,6 +423,14 @@ impl Lines {
         self.lines[line as usize].valid += 1;
     }
 
+    /// Marks `page` of `line` invalid, which was valid in the past. The keys of the line are not
+    /// updated: recovery has yet to find its state.
+    pub(crate) fn find_invalid(&mut self, line: u32, page: u32) {
+        debug_assert!(self.is_valid_in(line, page));
+        self.valid[page as usize / 64] ^= 1 << (page % 64);
+        self.lines[line as usize].valid -= 1;
+    }
+
     /// Marks `page` invalid and returns the frontier that wrote it; `None` if it already was
     /// invalid.
     #[inline]

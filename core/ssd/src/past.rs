@@ -143,14 +143,27 @@ impl Past {
         })
     }
 
+    /// The page that the data at `position` of a line are a version of.
+    fn page_at(&self, turn: u32, position: u32) -> Option<u32> {
+        match &self.aged {
+            None => Some(turn * self.layout.line_data + position),
+            Some(aged) => aged.page_at(turn, position),
+        }
+    }
+
+    /// Pages whose newest version the past left in `line`.
+    pub(crate) fn newest_in(&self, line: u32) -> impl Iterator<Item = u32> {
+        let turn = self.turn(line);
+        let data = turn.map_or(0, |turn| self.data_pages(turn));
+        let valid = (0..data).filter(move |&position| self.is_valid(line, position));
+        valid.filter_map(move |position| self.page_at(turn?, position))
+    }
+
     /// The spare word at `position` of a line.
     fn word(&self, turn: u32, position: u32) -> u32 {
         let count = self.data_pages(turn);
         if position < count {
-            let page = match &self.aged {
-                None => Some(turn * self.layout.line_data + position),
-                Some(aged) => aged.page_at(turn, position),
-            };
+            let page = self.page_at(turn, position);
             page.map_or(word::PADDING, |page| word::word(&self.layout, page, 0))
         } else if count == self.layout.line_data {
             word::SUMMARY
@@ -212,6 +225,12 @@ impl Past {
         }
         let spares = columns.into_iter().map(Iterator::collect).collect();
         (blocks, spares)
+    }
+
+    /// Whether the past wrote `line` into this block.
+    pub(crate) fn holds(&self, id: BlockId, line: u32) -> bool {
+        let turn = self.turn_of_block(id).map(|(turn, _)| turn);
+        turn.is_some() && turn == self.turn(line) && !self.is_bad(id)
     }
 
     /// Turn of the line that a block belongs to, and the die in the group; `None` if that line is

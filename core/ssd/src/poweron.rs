@@ -117,11 +117,13 @@ impl Core {
 /// Takes the time of power-on: reads the summary of each full line, and the spare area of every
 /// written page of the other lines. Dies work in parallel.
 pub(crate) async fn read_spares(core: &Rc<Core>) {
+    let lines = 0..core.layout.lines();
+    let plans: Rc<[_]> = lines.map(|line| units_to_read(core, line)).collect();
     let dies: Vec<_> = (0..core.layout.geometry.dies())
         .map(|die| {
-            let core = Rc::clone(core);
+            let (core, plans) = (Rc::clone(core), Rc::clone(&plans));
             let sim = core.sim.clone();
-            sim.spawn(async move { read_die(&core, die).await })
+            sim.spawn(async move { read_die(&core, die, &plans).await })
         })
         .collect();
     for die in dies {
@@ -129,12 +131,13 @@ pub(crate) async fn read_spares(core: &Rc<Core>) {
     }
 }
 
-async fn read_die(core: &Core, die: u32) {
+/// Reads the units of `die` in `plans`, which has the units to read of each line.
+async fn read_die(core: &Core, die: u32, plans: &[Vec<(u32, u32)>]) {
     let layout = &core.layout;
     let group = die / layout.dies_per_group;
     let first = group * layout.lines_per_group;
     for line in first..first + layout.lines_per_group {
-        for (unit, bytes) in units_to_read(core, line) {
+        for &(unit, bytes) in &plans[line as usize] {
             if layout.die_in_group(unit) != die % layout.dies_per_group {
                 continue;
             }

@@ -6,7 +6,7 @@
 //! programmed: units that the cut left untouched are *holes* and are filled first; torn units are
 //! skipped.
 //!
-//! The flash of a drive that has only a past workload behind it is not scanned ([`past`]).
+//! Lines that are as a past workload left them are not scanned ([`past`]).
 //!
 //! No firmware memory from before the cut is used. A protected drive also has the dump that its
 //! capacitors saved, which is newer than the flash.
@@ -14,6 +14,7 @@
 mod past;
 #[cfg(test)]
 mod past_tests;
+pub(crate) mod word;
 
 use crate::config::DriveConfig;
 use crate::copies::Listeners;
@@ -28,53 +29,13 @@ use crate::ledger::Ledger;
 use crate::line::{Line, LineState, Lines};
 use crate::map::{Map, Where};
 use crate::media::Dump;
+use crate::past::Past;
 use crate::state::{Load, State};
 use nand::{BlockId, BlockState, Media, Nand, Payload};
+use past::Kept;
 use std::collections::VecDeque;
 use std::ops::Range;
-
-/// Words of the spare area. One word for each 4 KiB sector: the mapped page in its low bits, the
-/// origin above them, or one of three marks.
-pub(crate) mod word {
-    use super::Layout;
-
-    /// Word of a padding sector.
-    pub(crate) const PADDING: u32 = u32::MAX;
-    /// Word of a sector of a line's summary.
-    pub(crate) const SUMMARY: u32 = u32::MAX - 1;
-    /// Word of a page of the journal.
-    pub(crate) const JOURNAL: u32 = u32::MAX - 2;
-
-    /// The word of `page` with origin `tag`.
-    #[inline]
-    pub(crate) fn word(layout: &Layout, page: u32, tag: u16) -> u32 {
-        match layout.page_bits {
-            u32::BITS => page,
-            bits => u32::from(tag) << bits | page,
-        }
-    }
-
-    /// Page and origin of `word`; `None` if it names no page.
-    #[inline]
-    pub(crate) fn parse(layout: &Layout, word: u32) -> Option<(u32, u16)> {
-        let (page, tag) = match layout.page_bits {
-            u32::BITS => (word, 0),
-            bits => (word & ((1 << bits) - 1), (word >> bits) as u16),
-        };
-        (word < JOURNAL && page < layout.pages()).then_some((page, tag))
-    }
-
-    /// The label of the blocks of `line`, written by `frontier`.
-    pub(crate) fn label(line: u32, frontier: u16) -> u64 {
-        u64::from(frontier) << 32 | u64::from(line)
-    }
-
-    /// Line and frontier of `label`; `None` if the drive lacks either.
-    pub(crate) fn parse_label(layout: &Layout, label: u64, frontiers: usize) -> Option<(u32, u16)> {
-        let (line, frontier) = (label as u32, (label >> 32) as u16);
-        (line < layout.lines() && usize::from(frontier) < frontiers).then_some((line, frontier))
-    }
-}
+use std::sync::Arc;
 
 /// Every erase block of a drive, ordered by die, plane and block.
 pub(crate) fn all_blocks(layout: &Layout) -> impl Iterator<Item = BlockId> + use<> {
@@ -155,29 +116,42 @@ pub(crate) fn rebuild(
     let media = nand.media();
     let frontiers = frontiers(layout, config);
     let pools = demand::pools(layout, config, &frontiers);
-    let rebuilt = match past::of(layout, &media, dump) {
-        Some(past) => past::remember(layout, config, pools, &past),
-        None => scan(layout, config, &media, dump, (frontiers.len(), pools)),
+    let past = past::of(layout, &media);
+    let rebuilt = match &past {
+        Some(past) if past::is_all(&media, dump) => past::remember(layout, config, pools, past),
+        _ => {
+            let count = frontiers.len();
+            scan(layout, config, &media, dump, (count, pools), past.as_ref())
+        }
     };
     memory(layout, config, &media, rebuilt, frontiers, dump)
 }
 
-/// Scans the flash. `counts` has the number of frontiers and the pools.
+/// Scans the flash, except for lines that are still as `past` left them. `counts` has the number of
+/// frontiers and the pools.
 fn scan(
     layout: &Layout,
     config: &DriveConfig,
     media: &Media,
     dump: Option<&Dump>,
     (frontiers, pools): (usize, (Vec<u32>, u32)),
+    past: Option<&Arc<Past>>,
 ) -> Rebuilt {
     let mut found = assign_blocks(layout, media, frontiers);
-    found.units = readable_units(layout, media, &found);
+    let kept = past.map(|past| Kept::new(layout, media, &found, past));
+    let kept = kept.as_ref();
+    found.units = readable_units(layout, media, &found, kept);
     let trims = journalled(layout, media, &found, dump);
     let last = found.units.last().map_or(0, |u| u.stamp + 1);
+    let last = last.max(kept.map_or(0, Kept::next_sequence));
     let next = last.max(trims.last().map_or(0, |t| t.sequence + 1));
-    let map = replay(layout, media, &found, &trims);
+    let map = replay(layout, media, &found, &trims, kept);
     let mut lines = Lines::new(layout, config, pools.0, pools.1);
-    fill_lines(layout, media, &found, &map, &mut lines);
+    match kept {
+        Some(kept) => kept.find_valid(layout, &map, &mut lines),
+        None => find_valid(layout, &map, &mut lines),
+    }
+    fill_lines(layout, media, &found, kept, &mut lines);
     Rebuilt {
         found,
         map,
@@ -258,8 +232,9 @@ fn assign_blocks(layout: &Layout, media: &Media, frontiers: usize) -> Found {
     let (mut clean, mut dirty) = (vec![Vec::new(); columns], vec![Vec::new(); columns]);
     for block in all_blocks(layout) {
         let column = (block.die * planes + block.plane) as usize;
-        let label = label(media, block).and_then(|l| word::parse_label(layout, l, frontiers));
-        match (media.state(block), label) {
+        let (state, label) = state_and_label(media, block);
+        let label = label.and_then(|l| word::parse_label(layout, l, frontiers));
+        match (state, label) {
             (BlockState::Bad, _) => {}
             (BlockState::Erased, _) => clean[column].push(block.block),
             (BlockState::Written, Some((line, frontier))) => {
@@ -280,12 +255,14 @@ fn assign_blocks(layout: &Layout, media: &Media, frontiers: usize) -> Found {
     found
 }
 
-/// The label of a block, from the first of its pages that can be read.
-fn label(media: &Media, block: BlockId) -> Option<u64> {
-    let pages = 0..media.written(block);
-    pages
-        .map(|p| media.page(block, p))
-        .find_map(|p| p.map(|p| p.label))
+/// State of a block, and its label from the first of its pages that can be read.
+fn state_and_label(media: &Media, block: BlockId) -> (BlockState, Option<u64>) {
+    if let Some(held) = media.untouched(block) {
+        return (held.state, (held.written > 0).then_some(held.label));
+    }
+    let mut pages = (0..media.written(block)).map(|page| media.page(block, page));
+    let label = pages.find_map(|page| page.map(|page| page.label));
+    (media.state(block), label)
 }
 
 fn fill_gaps(layout: &Layout, found: &mut Found, clean: &mut [Vec<u32>], dirty: &mut [Vec<u32>]) {
@@ -366,10 +343,12 @@ fn unit_stamp(layout: &Layout, media: &Media, found: &Found, line: u32, unit: u3
     stamp
 }
 
-fn readable_units(layout: &Layout, media: &Media, found: &Found) -> Vec<Unit> {
+/// Readable units of the lines that are not kept, by sequence number.
+fn readable_units(layout: &Layout, media: &Media, found: &Found, kept: Option<&Kept>) -> Vec<Unit> {
     let mut units = Vec::new();
     for line in 0..layout.lines() {
-        if found.owners[line as usize].is_none() {
+        let is_kept = kept.is_some_and(|kept| kept.has(line));
+        if is_kept || found.owners[line as usize].is_none() {
             continue;
         }
         for unit in 0..layout.units_per_line {
@@ -445,8 +424,19 @@ fn journalled(layout: &Layout, media: &Media, found: &Found, dump: Option<&Dump>
     trims
 }
 
-fn replay(layout: &Layout, media: &Media, found: &Found, trims: &[Trimmed]) -> Map {
-    let mut map = Map::new(layout.pages(), None);
+/// Replays units and deallocations over the map of the kept lines. Of the past's own units only the
+/// newest version of a page counts, since later ones may lie in kept lines.
+fn replay(
+    layout: &Layout,
+    media: &Media,
+    found: &Found,
+    trims: &[Trimmed],
+    kept: Option<&Kept>,
+) -> Map {
+    let mut map = match kept {
+        Some(kept) => kept.map(layout),
+        None => Map::new(layout.pages(), None),
+    };
     let mut trims = trims.iter().peekable();
     let trim = |map: &mut Map, trim: &Trimmed| {
         for page in trim.first..trim.first + trim.pages {
@@ -458,7 +448,9 @@ fn replay(layout: &Layout, media: &Media, found: &Found, trims: &[Trimmed]) -> M
             trim(&mut map, earlier);
         }
         for_each_page(layout, media, found, unit, |place, word| {
-            if let Some((page, _)) = word::parse(layout, word) {
+            if let Some((page, _)) = word::parse(layout, word)
+                && kept.is_none_or(|kept| kept.is_newest(unit.stamp, page, place))
+            {
                 map.set(page, Where::Flash(place));
             }
         });
@@ -469,15 +461,24 @@ fn replay(layout: &Layout, media: &Media, found: &Found, trims: &[Trimmed]) -> M
     map
 }
 
-/// Finds the states of all lines, their valid pages and wear.
-fn fill_lines(layout: &Layout, media: &Media, found: &Found, map: &Map, lines: &mut Lines) {
-    // The map of an unwritten drive is not searched: that would take time for each page.
-    let pages = if found.units.is_empty() { 0 } else { map.len() };
-    for page in 0..pages {
+/// Finds the valid pages of all lines of a drive without a past.
+fn find_valid(layout: &Layout, map: &Map, lines: &mut Lines) {
+    for page in map.changed() {
         if let Where::Flash(place) = map.get(page) {
             lines.find_valid(layout.line_of(place).0, place);
         }
     }
+}
+
+/// Finds the states of all lines, and the wear of those that are not kept; their valid pages are
+/// known by then.
+fn fill_lines(
+    layout: &Layout,
+    media: &Media,
+    found: &Found,
+    kept: Option<&Kept>,
+    lines: &mut Lines,
+) {
     for unit in &found.units {
         let entry = &mut lines.lines[unit.line as usize];
         if entry.closed == 0 {
@@ -486,7 +487,9 @@ fn fill_lines(layout: &Layout, media: &Media, found: &Found, map: &Map, lines: &
         entry.closed = unit.stamp + 1;
     }
     for line in 0..layout.lines() {
-        lines.lines[line as usize].erases = erases(layout, media, found, line);
+        if !kept.is_some_and(|kept| kept.has(line)) {
+            lines.lines[line as usize].erases = erases(layout, media, found, line);
+        }
         let owner = found.owners[line as usize];
         let missing = missing_blocks(layout, found, line);
         let state = match owner {

@@ -197,15 +197,15 @@ impl State {
         }
     }
 
-    /// Host pages without a valid version on flash, whatever stale versions exist: unmapped pages,
-    /// and pages whose only versions are still on their way. Ascending.
-    pub(crate) fn without_version(&self, host_pages: u32) -> Vec<u32> {
-        let is_bare = |&page: &u32| match self.map.get(page) {
+    /// Runs of host pages without a valid version on flash, whatever stale versions exist: unmapped
+    /// pages, and pages whose only versions are still on their way. Ascending, as first page and
+    /// count.
+    pub(crate) fn without_version(&self, host_pages: u32) -> Vec<(u32, u32)> {
+        self.map.bare(host_pages, |place| match place {
             Where::Nowhere => true,
             Where::Flash(_) => false,
             Where::Buffer(index) => self.slots.get(index).bare_since != 0,
-        };
-        (0..host_pages).filter(is_bare).collect()
+        })
     }
 
     /// Moves up to `room` live slots from the queues of a frontier to `slots`, copies first; dead

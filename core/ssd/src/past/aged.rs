@@ -74,7 +74,7 @@ impl Aged {
     pub(super) fn page_at(&self, turn: u32, position: u32) -> Option<u32> {
         let number = self.numbers.varied(turn).at(position);
         let (first, end) = (self.first[turn as usize], self.first[turn as usize + 1]);
-        if first + number < end {
+        if number < end - first {
             return Some(self.pages.at(first + number));
         }
         let later = u64::from(self.first[self.turns() as usize] - end);

@@ -6,6 +6,7 @@
 //! count is no power of two.
 
 use crate::config::{ConfigError, DriveConfig, Interface};
+use crate::layout;
 use crate::zoned::Unwritten;
 use nand::{Geometry, Row, UNIT};
 use serde::{Deserialize, Serialize};
@@ -87,7 +88,7 @@ impl RawGeometry {
             }
             return Ok(None);
         };
-        let flash = config.geometry.checked()?;
+        let flash = layout::few_sectors(config, "an open-channel drive")?;
         let geometry = Self {
             groups: flash.channels,
             units: flash.dies() / flash.channels,

@@ -110,10 +110,11 @@ fn powered(
     let frontiers = frontiers(layout, config);
     let pools = demand::pools(layout, config, &frontiers);
     let rebuilt: Rebuilt = if at_once {
-        let past = past::of(layout, media, None).expect("nothing was written since");
+        let past = past::of(layout, media).expect("a drive with a past");
+        assert!(past::is_all(media, None), "nothing was written since");
         past::remember(layout, config, pools, &past)
     } else {
-        scan(layout, config, media, None, (frontiers.len(), pools))
+        scan(layout, config, media, None, (frontiers.len(), pools), None)
     };
     memory(layout, config, media, rebuilt, frontiers, None)
 }
@@ -149,9 +150,9 @@ fn changed_flash_is_scanned() {
     let layout = Layout::new(&config).expect("a good drive");
     let media = Precondition::Full.media(&config, Seed(1));
     let mut cells = media.expect("a good drive").cells;
-    assert!(past::of(&layout, &cells, None).is_some());
+    assert!(past::of(&layout, &cells).is_some());
     let other = Layout::new(&drive(61)).expect("a good drive");
-    assert!(past::of(&other, &cells, None).is_none(), "of another drive");
+    assert!(past::of(&other, &cells).is_none(), "of another drive");
     let dump = |trims| super::Dump {
         slots: Vec::new(),
         trims,
@@ -161,13 +162,13 @@ fn changed_flash_is_scanned() {
         first: 0,
         pages: 3,
     };
-    assert!(past::of(&layout, &cells, Some(&dump(Vec::new()))).is_some());
-    assert!(past::of(&layout, &cells, Some(&dump(vec![trim]))).is_none());
+    assert!(past::is_all(&cells, Some(&dump(Vec::new()))));
+    assert!(!past::is_all(&cells, Some(&dump(vec![trim]))));
     let last = BlockId {
         die: 3,
         plane: 1,
         block: 39,
     };
     cells.erase(last).expect("it is good");
-    assert!(past::of(&layout, &cells, None).is_none());
+    assert!(!past::is_all(&cells, None));
 }

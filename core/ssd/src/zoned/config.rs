@@ -5,6 +5,7 @@
 //! once and for the firmware's backups and spares.
 
 use crate::config::{ConfigError, DriveConfig, Interface};
+use crate::layout;
 use nand::{Geometry, UNIT};
 use serde::{Deserialize, Serialize};
 use units::{Bytes, SECTOR};
@@ -126,7 +127,7 @@ impl ZoneLayout {
             }
             return Ok(None);
         };
-        let geometry = config.geometry.checked()?;
+        let geometry = layout::few_sectors(config, "a zoned drive")?;
         check_alone(config)?;
         let sequential = sequential_zones(config, &zones)?;
         let unit = geometry.sectors_per_program();
@@ -208,7 +209,7 @@ impl ZoneLayout {
             ));
         }
         let all = u64::from(self.zones) * u64::from(self.size);
-        if all <= Geometry::MAX_SECTORS {
+        if all <= Geometry::NAMED_SECTORS {
             return Ok(());
         }
         let expected = "addresses of at most 8 TiB in all zones";
