@@ -1,6 +1,8 @@
 //! Presets: named drives. The generic ones share one flash, so that their results differ by
 //! interface only.
 
+mod large;
+
 use crate::config::{
     Collection, Controller, DriveConfig, Flash, Interface, Mapping, Placements, SpareSplit,
     VictimPolicy, Wear,
@@ -8,6 +10,7 @@ use crate::config::{
 use crate::front::FrontConfig;
 use crate::raw::RawConfig;
 use crate::zoned::{Unwritten, ZoneConfig};
+use large::micron_6600_ion;
 use nand::{Faults, Geometry, Timing};
 use units::{Bytes, GIB, KIB, MIB, Ns};
 
@@ -79,6 +82,11 @@ pub const PRESETS: &[Preset] = &[
         name: "skybyte-channel",
         help: "the same with one die per channel and no bus, as in SkyByte's simulator",
         config: skybyte_channel,
+    },
+    Preset {
+        name: "6600-ion",
+        help: "a drive of QLC like Micron's 6600 ION of 61.44 TB, mapped in units of 16 KiB",
+        config: micron_6600_ion,
     },
 ];
 

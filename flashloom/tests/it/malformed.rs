@@ -303,7 +303,7 @@ const DRIVES: &[(&str, &str)] = &[
     ),
     (
         "preset = \"block\"\n[geometry]\nblocks_per_plane = 4294967295",
-        "8 TiB",
+        "256 TiB",
     ),
     (
         "preset = \"block\"\n[flash]\npart = \"tape\"",

@@ -124,7 +124,14 @@ const LINES: &[(&str, &str)] = &[
     ),
     ("drive create d.flash --preset blok", "block, streams, fdp"),
     ("drive create d.flash --size 0", "capacity: 0 given"),
-    ("drive create d.flash --size 18446744073709551615", "8 TiB"),
+    (
+        "drive create d.flash --size 18446744073709551615",
+        "256 TiB",
+    ),
+    (
+        "run raw@block --workload randread:ops=9 --size 32TiB",
+        "at most 15.94 TiB with mapping.unit at 4 KiB, or a mapping.unit of 16 KiB,",
+    ),
     ("drive create d.flash --size 1EiB", "--size"),
     ("drive create none/d.flash --size 64MiB", "none"),
     ("drive create d.flash --size=-5", "--size"),
@@ -138,7 +145,7 @@ const LINES: &[(&str, &str)] = &[
     ),
     (
         "run raw@block --workload randread:ops=9 --size 18446744073709551615",
-        "8 TiB",
+        "256 TiB",
     ),
     (
         "run raw@block --workload randread:ops=9 --size 18446744073709551616",

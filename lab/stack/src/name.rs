@@ -285,7 +285,7 @@ pub(crate) fn kind_of(drive: &str) -> &str {
         "bytefs-emulator" => "byte",
         "zn540" => "zns",
         "hyfim-ocssd" => "ocssd",
-        "skybyte" | "skybyte-channel" => "block",
+        "skybyte" | "skybyte-channel" | "6600-ion" => "block",
         other => other,
     }
 }

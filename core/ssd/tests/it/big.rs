@@ -215,3 +215,57 @@ fn collection_beyond_2_31_pages_keeps_data_over_a_cut() {
     let (_kernel, drive) = recover(&config, drive.at_power_cut());
     check(&drive, &written, "after the cut");
 }
+
+/// Pages programmed for each page that the host writes at random, `bytes` at a time, to the flash of
+/// the preset `6600-ion` as one die.
+fn programmed_per_write(bytes: u64) -> f64 {
+    let mut config = (Preset::named("6600-ion").expect("a preset").config)();
+    let raw = config.geometry.bytes();
+    config.geometry = Geometry {
+        channels: 1,
+        chips_per_channel: 1,
+        dies_per_chip: 1,
+        pages_per_block: 8,
+        ..config.geometry
+    };
+    let share = u128::from(config.capacity.0) * u128::from(config.geometry.bytes());
+    config.capacity = Bytes((share / u128::from(raw)) as u64 / (16 * KIB) * (16 * KIB));
+    config.controller.write_buffer = Bytes(MIB);
+    let (kernel, drive) = powered(&config, Precondition::Aged);
+    let (worker, mut rng) = (drive.clone(), Seed(5).stream("writes"));
+    let slots = config.capacity.0 / bytes;
+    let writes = config.capacity.0 / (16 * KIB);
+    kernel.block_on(async move {
+        for _ in 0..writes {
+            let sectors = bytes / SECTOR;
+            let extent = Extent::new(rng.below(slots) * sectors, sectors as u32);
+            let (content, at) = (Content::Nothing, Placement(0));
+            let done = worker.write(extent, content, at, Origin(0), false);
+            done.await.expect("no fault is injected");
+        }
+    });
+    let ledger = drive.ledger();
+    let host = ledger.host_write_sectors * SECTOR;
+    (ledger.programmed_pages() * 16 * KIB) as f64 / host as f64
+}
+
+#[test]
+fn writes_of_a_quarter_of_the_unit_wear_four_times_as_much() {
+    let (whole, quarter) = (
+        programmed_per_write(16 * KIB),
+        programmed_per_write(4 * KIB),
+    );
+    eprintln!("{whole:.2} and {quarter:.2}");
+    assert!(whole > 5.0, "{whole}");
+    let ratio = quarter / whole;
+    assert!((3.9..4.1).contains(&ratio), "{ratio}");
+}
+
+#[test]
+fn preset_of_61_44_tb_starts_in_50_mb() {
+    let config = (Preset::named("6600-ion").expect("a preset").config)();
+    assert_eq!(config.capacity.0, 61_440_000_000_000);
+    let (_kernel, drive) = powered(&config, Precondition::Aged);
+    let (map, flash) = drive.memory();
+    assert!(map + flash < 50_000_000, "{map} and {flash} bytes");
+}
