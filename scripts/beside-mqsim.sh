@@ -43,8 +43,7 @@ fi
 [ -f "$mqsim/ssdconfig.xml" ] || stop "$mqsim is no checkout of MQSim: it has no ssdconfig.xml"
 [ -x "$mqsim/MQSim" ] || make -s -C "$mqsim" >"$work/make.log" 2>&1 ||
   stop "MQSim cannot be built; see $work/make.log"
-[ -n "${FLASHLOOM:-}" ] || (cd "$repository" && cargo build --quiet --release --package flashloom)
-[ -x "$flashloom" ] || stop "no program is called $flashloom"
+measured
 
 # One scenario of MQSim's workload.xml as a file of its own.
 scenario() {

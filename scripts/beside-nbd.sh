@@ -1,6 +1,7 @@
 #!/bin/sh
 # Compares the speed of `flashloom serve --nbd` with nbdkit's memory plug-in and qemu-nbd.
 #
+#   cargo build --profile bench
 #   scripts/beside-nbd.sh [PROGRAM]      # default: target/release/flashloom
 #
 # Four servers of equal size run at once, and one client after the other uses each of them, round by

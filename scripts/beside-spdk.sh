@@ -19,7 +19,7 @@ set -euo pipefail
 # shellcheck source=common.sh
 . "$(dirname "$0")/common.sh"
 
-built
+measured
 root "large pages"
 need python3 taskset unshare
 alone "$@"

@@ -13,6 +13,13 @@ built() {
   [ -x "$flashloom" ] || stop "$flashloom is not built (cargo build --release)"
 }
 
+# measured: builds flashloom for a measurement of speed, unless FLASHLOOM selects another one.
+measured() {
+  [ -n "${FLASHLOOM:-}" ] ||
+    (cd "$repository" && cargo build --quiet --profile bench --package flashloom)
+  built
+}
+
 # root NAME: stops unless the script runs as root, which NAME needs.
 root() {
   [ "$(id -u)" = 0 ] || stop "$* need root"

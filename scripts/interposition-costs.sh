@@ -14,7 +14,7 @@ set -euo pipefail
 
 # shellcheck source=common.sh
 . "$(dirname "$0")/common.sh"
-built
+measured
 
 work=$(mktemp -d)
 image=/dev/shm/interposition-costs.$$

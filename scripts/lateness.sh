@@ -2,6 +2,7 @@
 # Measures the lateness of answers with `--latency model`: the excess of the median latency over the
 # model's time, as a share of that time, at 20,000 requests a second.
 #
+#   cargo build --profile bench
 #   scripts/lateness.sh [PROGRAM]      # default: target/release/flashloom
 #
 # fio reads and writes at random through NBD at a fixed rate, with enough requests under way to keep

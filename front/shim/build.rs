@@ -2,7 +2,7 @@
 //! ordinary build can embed them.
 //!
 //! These builds set the configurations `flashloom_preload` and `flashloom_place`. Each has a target
-//! folder of its own under `OUT_DIR` (cargo locks the one that is in use), uses the release profile
+//! folder of its own under `OUT_DIR` (cargo locks the one that is in use), uses the profile `preload`
 //! and fetches nothing: its dependencies are dependencies of the ordinary build too.
 
 use std::env;
@@ -17,7 +17,6 @@ const OUTER: &[&str] = &[
     "CARGO_TARGET_DIR",
     "CARGO_BUILD_TARGET_DIR",
     "CARGO_BUILD_TARGET",
-    "CARGO_PROFILE_RELEASE_PANIC",
     "__CARGO_DEFAULT_LIB_METADATA",
 ];
 
@@ -84,10 +83,9 @@ fn build(name: &str) -> PathBuf {
     let folder = Path::new(&variable("OUT_DIR")).join(name);
     let target = variable("TARGET");
     let mut cargo = Command::new(variable("CARGO"));
-    cargo.args(["rustc", "--lib", "--release", "--locked", "--quiet"]);
+    cargo.args(["rustc", "--lib", "--locked", "--quiet"]);
+    cargo.args(["--profile", "preload"]);
     cargo.args(["--crate-type", "cdylib", "--target", &target]);
-    cargo.args(["--config", "profile.release.panic='abort'"]);
-    cargo.args(["--config", "profile.release.strip=true"]);
     cargo.arg("--manifest-path");
     cargo.arg(Path::new(&variable("CARGO_MANIFEST_DIR")).join("Cargo.toml"));
     cargo.arg("--target-dir").arg(&folder);
@@ -100,5 +98,5 @@ fn build(name: &str) -> PathBuf {
         status.success(),
         "the library to preload does not build: {status}"
     );
-    folder.join(target).join("release/libshim.so")
+    folder.join(target).join("preload/libshim.so")
 }
