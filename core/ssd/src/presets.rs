@@ -2,8 +2,8 @@
 //! interface only.
 
 use crate::config::{
-    Collection, Controller, DriveConfig, Flash, Interface, Mapping, Placements, SpareSplit,
-    VictimPolicy, Wear,
+    CacheHolds, Collection, Controller, DriveConfig, Flash, Interface, Mapping, Placements,
+    SpareSplit, VictimPolicy, Wear,
 };
 use crate::front::FrontConfig;
 use crate::raw::RawConfig;
@@ -183,6 +183,7 @@ fn generic(name: &str, interface: Interface, handles: u16, isolated: bool) -> Dr
         mapping: Mapping {
             unit: Bytes(4 * KIB),
             cache: Bytes(0),
+            cache_holds: CacheHolds::Pages,
         },
         collection: Collection {
             victim: VictimPolicy::Greedy,

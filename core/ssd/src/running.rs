@@ -370,7 +370,7 @@ impl Running {
         };
         let core = core.this();
         self.await_future(async move {
-            core.await_map_page(missed).await;
+            core.await_map(missed).await;
             Ok(())
         });
     }

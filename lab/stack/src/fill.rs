@@ -66,6 +66,8 @@ pub(crate) fn record(outcome: &Outcome) -> Run {
         map_cache: (outcome.plan.drive.mapping.cache.0 > 0).then_some(MapCache {
             hits: ledger.map_hits,
             misses: ledger.map_misses,
+            write_backs: ledger.map_write_backs,
+            written_entries: ledger.map_entries_written,
         }),
         front: outcome.plan.drive.front.map(|_| front(ledger.bytes)),
         app: served.app.clone(),
