@@ -84,6 +84,14 @@ impl MapCache {
         })
     }
 
+    /// Prefetches the part of the cache that [`Core::touch_map`] needs for `page`.
+    #[inline]
+    pub(crate) fn prefetch(&self, page: u32) {
+        if let Held::Entries(entries) = &*self.held.borrow() {
+            entries.prefetch(page);
+        }
+    }
+
     /// Panics if an invariant of the cache does not hold.
     pub(crate) fn check(&self) {
         if let Held::Entries(entries) = &*self.held.borrow() {
