@@ -316,11 +316,7 @@ impl Core {
     pub(crate) async fn copy_with_map(&self, copy: Copying, result: Result<(), NandError>) {
         let mut names = Vec::new();
         self.read_names(&copy, &mut names);
-        for &(page, _) in &names {
-            if let Some(missed) = self.touch_map(page, true) {
-                Box::pin(self.await_map_page(missed)).await;
-            }
-        }
+        self.move_map(&names).await;
         self.queue_row(copy, &names, result);
     }
 

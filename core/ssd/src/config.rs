@@ -157,9 +157,31 @@ fn is_pooled(split: &SpareSplit) -> bool {
 pub struct Mapping {
     /// Bytes that one entry maps: 4 KiB or a larger power of two, up to a flash page.
     pub unit: Bytes,
-    /// DRAM for the map. `0` holds all of it; any other size holds the most recently used
-    /// translation pages (DFTL).
+    /// DRAM for the map. `0` holds all of it; any other size holds its most recently used parts.
     pub cache: Bytes,
+    /// Kind of those parts.
+    #[serde(default, skip_serializing_if = "is_pages")]
+    pub cache_holds: CacheHolds,
+}
+
+/// Kind of the parts of a map that its cache holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CacheHolds {
+    /// Whole translation pages, which the eviction of a dirty one writes as they are.
+    #[default]
+    Pages,
+    /// Single entries of 8 bytes (DFTL's cached mapping table). The eviction of a dirty one reads
+    /// and writes its translation page, for all dirty entries of that page together.
+    Entries,
+}
+
+#[allow(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_pages(holds: &CacheHolds) -> bool {
+    *holds == CacheHolds::Pages
 }
 
 /// Rule that chooses the next line to reclaim.

@@ -3,7 +3,8 @@
 //! The sizes are those of real firmware, not of this simulation: four bytes lead from an address to
 //! its place on flash.
 
-use crate::config::{DriveConfig, Interface};
+use crate::config::{CacheHolds, DriveConfig, Interface};
+use crate::mapcache;
 use units::Bytes;
 
 /// Bytes of a map entry (`bytefs` 4.9 has four for a page as well).
@@ -56,7 +57,10 @@ impl DriveConfig {
             }
             _ => match (self.mapping.cache.0, entries(self.capacity.0)) {
                 (0, all) => all,
-                (cache, all) => cache.min(all),
+                (cache, all) => match self.mapping.cache_holds {
+                    CacheHolds::Pages => cache.min(all),
+                    CacheHolds::Entries => cache.min(all / ENTRY * mapcache::ENTRY),
+                },
             },
         }
     }
@@ -91,6 +95,12 @@ mod tests {
         assert_eq!(paged.dram().map.0, 1 << 20);
         paged.mapping.cache = Bytes(u64::MAX);
         assert_eq!(paged.dram(), drive.dram());
+        paged.mapping.cache_holds = CacheHolds::Entries;
+        assert_eq!(
+            paged.dram().map.0,
+            2 * drive.dram().map.0,
+            "a cached entry takes eight bytes, with the number of its page"
+        );
     }
 
     /// Saving by interface: zones need an entry for each block, chunks none.

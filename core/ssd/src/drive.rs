@@ -177,7 +177,7 @@ impl Core {
             read_only: Cell::new(false),
             smart: Cell::new(smart),
             fdp: EventLogs::new(config.interface),
-            map_cache: MapCache::new(sim, config, &layout),
+            map_cache: MapCache::new(config, &layout),
             jobs: Jobs::new(sim.enroll(me.clone())),
             state: RefCell::new(state),
             journal: RefCell::new(journal),
@@ -448,6 +448,9 @@ impl Drive {
     /// Panics if an invariant of the firmware's memory does not hold.
     pub fn check(&self) {
         self.core.state.borrow().check(&self.core.layout);
+        if let Some(cache) = &self.core.map_cache {
+            cache.check();
+        }
         if let Some(front) = &self.core.front {
             front.check();
         }

@@ -214,11 +214,16 @@ pub struct Ledger {
     pub programmed: Vec<Vec<u64>>,
     /// Flash pages read, indexed by [`ReadCause`].
     pub reads: [u64; ReadCause::ALL.len()],
-    /// Map look-ups that found their translation page in DRAM or already being loaded. Always 0
-    /// without a paged map.
+    /// Map look-ups that found their part of the map, a translation page or an entry, in DRAM or
+    /// already being loaded. Always 0 without a paged map.
     pub map_hits: u64,
-    /// Map look-ups whose translation page was not in DRAM.
+    /// Map look-ups whose part of the map was not in DRAM.
     pub map_misses: u64,
+    /// Evictions of a dirty part, each of which writes a translation page. Pages programmed for
+    /// [`Cause::Map`] can be fewer, because the write buffer merges versions.
+    pub map_write_backs: u64,
+    /// Dirty entries in these write-backs; 0 if the cache holds whole translation pages.
+    pub map_entries_written: u64,
     /// Sectors of 512 bytes that the host read.
     pub host_read_sectors: u64,
     /// Sectors of 512 bytes that the host wrote.
@@ -266,6 +271,8 @@ impl Ledger {
             reads: std::array::from_fn(|c| self.reads[c] - before.reads[c]),
             map_hits: self.map_hits - before.map_hits,
             map_misses: self.map_misses - before.map_misses,
+            map_write_backs: self.map_write_backs - before.map_write_backs,
+            map_entries_written: self.map_entries_written - before.map_entries_written,
             host_read_sectors: self.host_read_sectors - before.host_read_sectors,
             host_write_sectors: self.host_write_sectors - before.host_write_sectors,
             host_trim_sectors: self.host_trim_sectors - before.host_trim_sectors,

@@ -73,8 +73,8 @@ mod zoned;
 
 pub use bytes::{ByteError, lines_of};
 pub use config::{
-    Collection, ConfigError, Controller, DriveConfig, Flash, Interface, Mapping, Placements,
-    SpareSplit, VictimPolicy, Wear,
+    CacheHolds, Collection, ConfigError, Controller, DriveConfig, Flash, Interface, Mapping,
+    Placements, SpareSplit, VictimPolicy, Wear,
 };
 pub use dram::Dram;
 pub use drive::{Content, Drive, IoError, Sink};

@@ -4,8 +4,8 @@
 mod large;
 
 use crate::config::{
-    Collection, Controller, DriveConfig, Flash, Interface, Mapping, Placements, SpareSplit,
-    VictimPolicy, Wear,
+    CacheHolds, Collection, Controller, DriveConfig, Flash, Interface, Mapping, Placements,
+    SpareSplit, VictimPolicy, Wear,
 };
 use crate::front::FrontConfig;
 use crate::raw::RawConfig;
@@ -191,6 +191,7 @@ fn generic(name: &str, interface: Interface, handles: u16, isolated: bool) -> Dr
         mapping: Mapping {
             unit: Bytes(4 * KIB),
             cache: Bytes(0),
+            cache_holds: CacheHolds::Pages,
         },
         collection: Collection {
             victim: VictimPolicy::Greedy,

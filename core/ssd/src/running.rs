@@ -229,6 +229,9 @@ impl Running {
     fn enter(&mut self, core: &Core, kind: Kind, extent: Extent, arrival: Ns) {
         let (page, end) = core.pages_of(extent);
         core.state.borrow().map.prefetch(page);
+        if let Some(cache) = &core.map_cache {
+            cache.prefetch(page);
+        }
         (self.kind, self.extent) = (kind, extent);
         (self.page, self.end, self.step) = (page, end, Step::Lookup);
         if core.front.is_some() {
@@ -370,7 +373,7 @@ impl Running {
         };
         let core = core.this();
         self.await_future(async move {
-            core.await_map_page(missed).await;
+            core.await_map(missed).await;
             Ok(())
         });
     }

@@ -182,6 +182,7 @@ pub const FIELDS: &[Field] = &{
         told("drive.controller.power_loss_protection", WRITE_BUFFER),
         told("drive.mapping.unit", MAP),
         told("drive.mapping.cache", MAP),
+        told("drive.mapping.cache_holds", MAP),
         field(
             "drive.collection.victim",
             "choice of garbage collection",

@@ -361,10 +361,17 @@ pub struct Fdp {
 /// Look-ups of a mapping table that is paged from flash.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MapCache {
-    /// Look-ups that found their translation page in DRAM.
+    /// Look-ups that found their part of the table, a translation page or an entry, in DRAM.
     pub hits: u64,
-    /// Look-ups that had to read their translation page from flash.
+    /// Look-ups that did not find it. They read its translation page from flash, if it is there.
     pub misses: u64,
+    /// Evictions of a dirty part, each of which wrote a translation page; 0 in records from before
+    /// the field existed.
+    #[serde(default)]
+    pub write_backs: u64,
+    /// Dirty entries in these write-backs; 0 if the cache holds whole translation pages.
+    #[serde(default)]
+    pub written_entries: u64,
 }
 
 /// Counters of the log and the page cache of a drive with a byte interface. Cache lines have 64

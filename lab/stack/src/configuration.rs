@@ -10,7 +10,7 @@ use report::configuration::{
     WRITE_BUFFER,
 };
 use serde::Serialize;
-use ssd::{DriveConfig, Interface, RawGeometry};
+use ssd::{CacheHolds, DriveConfig, Interface, RawGeometry};
 use toml::Value;
 use units::Bytes;
 
@@ -155,7 +155,14 @@ impl Told<'_> {
             (Interface::Zoned, _) => "zones, in the drive".to_owned(),
             _ => match self.drive.mapping.cache {
                 Bytes(0) => format!("units of {unit}, in the drive"),
-                cache => format!("units of {unit}, in the drive, {cache} of it in DRAM"),
+                cache => match self.drive.mapping.cache_holds {
+                    CacheHolds::Pages => {
+                        format!("units of {unit}, in the drive, {cache} of it in DRAM")
+                    }
+                    CacheHolds::Entries => {
+                        format!("units of {unit}, in the drive, {cache} of single entries in DRAM")
+                    }
+                },
             },
         }
     }
@@ -202,6 +209,7 @@ mod tests {
         for stack in ["ext4@block", "raw@zns", "hyfim+pmbuffer@ocssd", "nova@byte"] {
             let mut plan = plan(stack);
             plan.drive.collection.batch_lines = 1;
+            plan.drive.mapping.cache_holds = CacheHolds::Entries;
             plan.behaviour.commit_interval = Some(units::Ns(1));
             plan.behaviour.cleaning_interval = Some(units::Ns(1));
             all.extend(configuration(&plan));
@@ -221,15 +229,17 @@ mod tests {
     /// A field that is not compared itself must change the field that expresses it.
     #[test]
     fn field_expressed_by_another_changes_that_one() {
-        let plan = plan("raw@byte");
+        let mut plan = plan("raw@byte");
+        plan.drive.mapping.cache = Bytes(4096);
         let before = configuration(&plan);
-        let changes: [(&str, Change); 6] = [
+        let changes: [(&str, Change); 7] = [
             (WRITE_BUFFER, |p| p.drive.controller.write_buffer.0 *= 2),
             (WRITE_BUFFER, |p| {
                 p.drive.controller.power_loss_protection = false;
             }),
             (MAP, |p| p.drive.mapping.unit.0 *= 2),
             (MAP, |p| p.drive.mapping.cache.0 += 4096),
+            (MAP, |p| p.drive.mapping.cache_holds = CacheHolds::Entries),
             (DRAM_KEPT, |p| {
                 p.drive.controller.power_loss_protection = false;
             }),

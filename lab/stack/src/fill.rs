@@ -63,10 +63,7 @@ pub(crate) fn record(outcome: &Outcome) -> Run {
         placement: placement::record(&outcome.plan, outcome.placing, &handles),
         handles,
         fdp: drive.fdp().map(|log| fdp(&log)),
-        map_cache: (outcome.plan.drive.mapping.cache.0 > 0).then_some(MapCache {
-            hits: ledger.map_hits,
-            misses: ledger.map_misses,
-        }),
+        map_cache: (outcome.plan.drive.mapping.cache.0 > 0).then(|| map_cache(&ledger)),
         front: outcome.plan.drive.front.map(|_| front(ledger.bytes)),
         app: served.app.clone(),
         recovery: outcome.recovery,
@@ -86,6 +83,15 @@ pub(crate) fn record(outcome: &Outcome) -> Run {
     };
     run.cautions = report::caution::of(&run);
     run
+}
+
+fn map_cache(ledger: &Ledger) -> MapCache {
+    MapCache {
+        hits: ledger.map_hits,
+        misses: ledger.map_misses,
+        write_backs: ledger.map_write_backs,
+        written_entries: ledger.map_entries_written,
+    }
 }
 
 /// Bytes that programs wrote to files, or that requests wrote to a remapping layer; `None` if

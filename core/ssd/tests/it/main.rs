@@ -5,6 +5,7 @@ mod bytes;
 mod cleaning;
 mod demand;
 mod image;
+mod mapcache;
 mod mapping;
 mod pages;
 mod past;

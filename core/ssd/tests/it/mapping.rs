@@ -1,5 +1,4 @@
-//! The map: entries larger than the host's writes, entries on flash, and the memory that the map
-//! takes.
+//! The map: entries larger than the host's writes, and the memory that the map takes.
 
 use crate::support::stored;
 use nand::{BlockId, Payload};
@@ -10,7 +9,7 @@ use ssd::{
 use units::{Bytes, Extent, KIB, Origin, Placement};
 
 /// A drive that keeps contents, of 60 lines of 64 sectors of 4 KiB or more.
-fn keeping(page_bytes: u32, pages_per_block: u32, sectors: u64) -> DriveConfig {
+pub(crate) fn keeping(page_bytes: u32, pages_per_block: u32, sectors: u64) -> DriveConfig {
     let mut config = crate::steady::bare(60, 1);
     config.geometry.page_bytes = page_bytes;
     config.geometry.pages_per_block = pages_per_block;
@@ -20,12 +19,12 @@ fn keeping(page_bytes: u32, pages_per_block: u32, sectors: u64) -> DriveConfig {
     config
 }
 
-struct Outcome {
-    ledger: Ledger,
+pub(crate) struct Outcome {
+    pub(crate) ledger: Ledger,
     /// Contents of each sector of 4 KiB as read back: its first eight bytes.
-    read: Vec<u64>,
+    pub(crate) read: Vec<u64>,
     /// Contents written to each sector last.
-    written: Vec<u64>,
+    pub(crate) written: Vec<u64>,
     /// Sectors of flash whose contents take memory.
     kept: usize,
 }
@@ -51,7 +50,7 @@ fn kept(media: &DriveMedia) -> usize {
 
 /// Four workers write sectors of 4 KiB at random. Each worker writes the sectors with its own
 /// remainder modulo four, so that they share every larger page.
-fn write_sectors(config: &DriveConfig, rounds: u64) -> Outcome {
+pub(crate) fn write_sectors(config: &DriveConfig, rounds: u64) -> Outcome {
     const WORKERS: u64 = 4;
     let kernel = Kernel::new();
     let media = DriveMedia::new(config, Seed(1)).expect("a good drive");
@@ -143,51 +142,6 @@ fn write_smaller_than_a_mapped_page_reads_it_and_keeps_the_rest() {
         media_bytes > 3 * host_bytes,
         "{media_bytes} for {host_bytes}"
     );
-}
-
-//= dftl 4
-#[test]
-fn paged_map_adds_traffic_by_cache_size_and_keeps_contents() {
-    // 6,000 sectors: 6 translation pages of 1,024 entries.
-    let config = keeping(4096, 64, 6_000);
-    let whole = write_sectors(&config, 4);
-    assert_eq!(whole.read, whole.written);
-    let counts = |ledger: &Ledger| {
-        let reads = ledger.reads[ReadCause::Map as usize];
-        (
-            ledger.map_hits,
-            ledger.map_misses,
-            reads,
-            ledger.by_cause(Cause::Map),
-        )
-    };
-    assert_eq!(counts(&whole.ledger), (0, 0, 0, 0));
-    let mut before = None;
-    for pages in [16, 4, 2, 1] {
-        let mut config = config.clone();
-        config.mapping.cache = Bytes(pages * 4096);
-        let paged = write_sectors(&config, 4);
-        assert_eq!(paged.read, paged.written);
-        assert_eq!(paged.read, whole.read);
-        let (hits, misses, reads, writes) = counts(&paged.ledger);
-        eprintln!(
-            "{pages} map pages: {hits} hits, {misses} misses, {reads} reads, {writes} writes"
-        );
-        let commands = paged.ledger.host_write_sectors / 8 + 6_000;
-        assert!(hits + misses >= commands, "every command looks its page up");
-        assert!(reads <= misses);
-        if pages == 16 {
-            assert_eq!((misses, reads, writes), (6, 0, 0), "it holds the whole map");
-        } else {
-            assert!(reads > 0 && writes > 0);
-        }
-        if let Some((fewer, less_read)) = before.replace((misses, reads)) {
-            assert!(
-                misses > fewer && reads >= less_read,
-                "{misses} after {fewer}"
-            );
-        }
-    }
 }
 
 /// Every block is stored, as on a drive that was written all over. It has 18 % more flash than the host sees, and every page of flash has a word in a spare

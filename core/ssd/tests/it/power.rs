@@ -2,7 +2,7 @@
 
 use crate::support::{Mix, Model, recover, start, tiny, tiny_fdp, tiny_mixed};
 use sim::{Kernel, Seed};
-use ssd::{Drive, DriveConfig, DriveMedia};
+use ssd::{CacheHolds, Drive, DriveConfig, DriveMedia};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -219,9 +219,19 @@ fn cuts_keep_deallocations_beside_failed_programs() {
 
 #[test]
 fn cuts_keep_promises_with_a_paged_map() {
-    for (protected, seed) in [(false, 31), (true, 32)] {
+    let cases = [
+        (false, 31, CacheHolds::Pages),
+        (true, 32, CacheHolds::Pages),
+        (false, 33, CacheHolds::Entries),
+        (true, 34, CacheHolds::Entries),
+    ];
+    for (protected, seed, holds) in cases {
         let mut config = tiny(protected);
-        config.mapping.cache = units::Bytes(4096);
+        config.mapping.cache_holds = holds;
+        config.mapping.cache = match holds {
+            CacheHolds::Pages => units::Bytes(4096),
+            CacheHolds::Entries => units::Bytes(40 * 8),
+        };
         config.capacity = units::Bytes(880 * 4096);
         let mix = Mix { span: 880, ..LONG };
         seeded(&config, mix, seed, 500);

@@ -6,8 +6,8 @@ use crate::support::{Mix, recover, tiny};
 use nand::Payload;
 use sim::{Kernel, Rng, Seed, Signal, timeout};
 use ssd::{
-    ConfigError, Content, Drive, DriveConfig, Interface, Layout, Precondition, SpareSplit,
-    VictimPolicy,
+    CacheHolds, ConfigError, Content, Drive, DriveConfig, Interface, Layout, Precondition,
+    SpareSplit, VictimPolicy,
 };
 use std::cell::Cell;
 use std::rc::Rc;
@@ -52,7 +52,12 @@ fn drawn(rng: &mut Rng) -> DriveConfig {
         config.mapping.unit = Bytes(16384);
     }
     if rng.below(3) == 0 {
-        config.mapping.cache = Bytes(config.mapping.unit.0 * (1 + rng.below(4)));
+        let pages = 1 + rng.below(4);
+        config.mapping.cache = Bytes(config.mapping.unit.0 * pages);
+        if pages.is_multiple_of(2) {
+            config.mapping.cache_holds = CacheHolds::Entries;
+            config.mapping.cache.0 /= 16;
+        }
     }
     if rng.below(4) == 0 {
         config.wear.static_threshold = 1 + rng.below(4) as u32;

@@ -211,7 +211,7 @@ fn firmware(run: &Run, style: Style) -> String {
     if let Some(cache) = run.map_cache {
         let share = cache.hits as f64 / (cache.hits + cache.misses).max(1) as f64;
         let text = format!(
-            "\nThe mapping table is paged: {} of {} look-ups found their page in DRAM.",
+            "\nThe mapping table is paged: {} of {} look-ups found their part of it in DRAM.",
             human::share(share),
             human::count((cache.hits + cache.misses) as f64)
         );

@@ -218,6 +218,7 @@ const MAPPED: &[Feature] = &[
         &["collection.victim=cost-benefit", "collection.victim=fifo"],
     ),
     seldom("--set", &["mapping.cache=64KiB"]),
+    often("--set", &["mapping.cache_holds=entries"]),
     seldom("--set", &["collection.background_lines=0"]),
 ];
 const LOGS: &[Feature] = &[
