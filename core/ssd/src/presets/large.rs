@@ -36,7 +36,7 @@ pub(super) fn micron_6600_ion() -> DriveConfig {
         },
         mapping: Mapping {
             unit: Bytes(16 * KIB),
-            cache: Bytes(0),
+            ..generic.mapping
         },
         wear: Wear {
             spare_blocks: 24,
