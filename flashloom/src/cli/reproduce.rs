@@ -22,7 +22,7 @@ use std::time::Instant;
 /// Exit status if a measured claim does not hold.
 const MISSED: u8 = 1;
 
-/// Run the papers' experiments and judge each claim by the measured value
+/// Run the papers' experiments and judge each measured claim
 ///
 /// With a paper or figure, run it and print its claims. Without one, run the experiments of all
 /// papers and write report.md, report.html and report.json to a directory. The directory also keeps

@@ -80,7 +80,8 @@ fn not_steady(run: &Run) -> Option<String> {
         _ => (
             "not steady",
             format!(
-                "The last two windows of {window} differ in WAF by over 2 %, or one had no erase."
+                "WAF is steady once two successive windows of {window} of writes agree within 2 % and \
+                 both erase blocks."
             ),
         ),
     };
