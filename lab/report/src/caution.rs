@@ -81,7 +81,7 @@ fn not_steady(run: &Run) -> Option<String> {
             "not steady",
             format!(
                 "WAF is steady once two successive windows of {window} of writes agree within 2 % and \
-                 both erase blocks."
+                 both saw erases."
             ),
         ),
     };

@@ -120,7 +120,7 @@ impl Papers {
             "missed",
             "other regime",
             "not measured",
-            "held of measured",
+            "held of primary",
             "held of secondary set-ups",
             "held of other claims",
             "median factor",
