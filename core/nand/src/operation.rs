@@ -407,7 +407,7 @@ impl Doing {
 
 /// A read that reports to the task or record that has started it.
 #[must_use = "the result of a read must be taken"]
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Reading(pub(crate) u32);
 
 impl Nand {

@@ -138,7 +138,7 @@ impl Actor for Core {
                 return None;
             }
             Work::Row(read, _) => (read.row, read.bytes, Priority::Read),
-            Work::Copy(_) => return None,
+            Work::Copy(_) => unreachable!("a copy starts at its creation"),
         };
         let started = self.nand.start_read(row, bytes, priority, report);
         started.expect("the map points to rows of the flash");

@@ -125,8 +125,15 @@ impl Drive {
     #[must_use]
     #[inline]
     pub fn is_early(&self, command: Command) -> bool {
-        let is_plain = self.zones.is_none() && self.core.front.is_none();
-        is_plain && matches!(command, Command::Read(..) | Command::Write(..))
+        let core = &self.core;
+        let is_plain = self.zones.is_none() && core.front.is_none();
+        is_plain
+            && match command {
+                Command::Read(..) => true,
+                // The handle is chosen when the command arrives, if there are several.
+                Command::Write(..) => core.config.interface == crate::Interface::Block,
+                Command::Trim(_) | Command::Flush => false,
+            }
     }
 
     /// Begins a command for the current task or record, which advances it at once. `running` runs
@@ -461,7 +468,8 @@ impl Core {
     }
 }
 
-/// Future of the end of a command. A future that is dropped gives back what it waits for.
+/// Future of the end of a command. A future that is dropped leaves the buffer's queue, and its reads
+/// of flash go on without it; their lines stay marked as being read.
 pub(crate) struct Run<'a> {
     core: &'a Rc<Core>,
     running: Running,

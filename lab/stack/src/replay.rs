@@ -101,7 +101,6 @@ impl Again {
 
 /// The state that all workers share.
 pub(crate) struct Replay {
-    me: Weak<Self>,
     sim: Sim,
     actor: ActorId,
     pace: Pace,
@@ -150,7 +149,6 @@ impl Replay {
             mapped: port.is_mapped().then(|| port.clone()),
             is_queued: zones.is_none() && !port.is_mapped(),
             actor: sim.enroll(me.clone()),
-            me: me.clone(),
             pace,
             start: sim.now(),
             sim: sim.clone(),
@@ -301,8 +299,13 @@ pub(crate) const fn lacks(op: Op, has_zones: bool) -> Option<&'static str> {
 }
 
 /// Executes a request in zones or above a mapping.
-async fn elsewhere(replay: Rc<Replay>, request: Request, who: Who) -> Result<(), IoError> {
-    match (&replay.zones, &replay.mapped) {
+async fn elsewhere(
+    zones: Option<Linear<ZonedDevice>>,
+    mapped: Option<Attached>,
+    request: Request,
+    who: Who,
+) -> Result<(), IoError> {
+    match (&zones, &mapped) {
         (Some(zones), _) if request.op.needs_zones() => in_zones(zones, &request, who).await,
         (Some(zones), _) => execute_on(zones, &request, who).await,
         (None, Some(mapped)) => execute_on(mapped, &request, who).await,

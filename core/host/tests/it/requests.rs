@@ -2,7 +2,7 @@
 
 use host::{BlockDevice, HostConfig, QueuePair, Request, Who};
 use sim::{Actor, Kernel, Rng, Seed, Sim, TaskId};
-use ssd::{Command, Content, Drive, DriveConfig, IoError, Precondition, Preset};
+use ssd::{CacheHolds, Command, Content, Drive, DriveConfig, IoError, Precondition, Preset};
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 use std::task::Poll;
@@ -21,7 +21,11 @@ fn command(rng: &mut Rng) -> Command {
     match rng.below(10) {
         0 => Command::Flush,
         1 => Command::Trim(extent),
-        2..6 => Command::Write(extent, Placement(0), Origin(0), rng.chance(1, 8)),
+        2..6 => {
+            // One in nine does not exist on a drive with handles.
+            let placement = Placement(rng.below(9) as u16);
+            Command::Write(extent, placement, Origin(0), rng.chance(1, 8))
+        }
         _ => Command::Read(extent),
     }
 }
@@ -156,11 +160,22 @@ fn drive(name: &str) -> DriveConfig {
 fn requests_take_the_times_of_awaited_commands() {
     let mut paged = drive("block");
     paged.mapping.cache = Bytes(16 * KIB);
+    let mut entries = paged.clone();
+    entries.mapping.cache_holds = CacheHolds::Entries;
     let mut failing = drive("block");
     failing.faults.read_retries = 200_000;
     let mut small = drive("block");
     small.controller.write_buffer = Bytes(2 * MIB);
-    let drives = [drive("block"), drive("byte"), paged, failing, small];
+    let drives = [
+        drive("block"),
+        drive("byte"),
+        drive("streams"),
+        drive("fdp"),
+        paged,
+        entries,
+        failing,
+        small,
+    ];
     for (number, config) in drives.iter().enumerate() {
         for (host, workers) in [(HostConfig::default(), 1), (narrow(), 7)] {
             for past in [Precondition::Fresh, Precondition::Full] {

@@ -11,7 +11,6 @@ use host::{QueuePair, Who};
 use sim::{Actor, Boxed, TaskId};
 use ssd::{Command, IoError};
 use std::collections::VecDeque;
-use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use units::Ns;
 use workload::{Op, Request};
@@ -213,7 +212,7 @@ impl Replay {
                 worker.stage = Stage::Queued;
             }
             _ => {
-                let elsewhere = elsewhere(self.this(), *request, who);
+                let elsewhere = elsewhere(self.zones.clone(), self.mapped.clone(), *request, who);
                 worker.stage = Stage::Elsewhere(Box::pin(elsewhere));
             }
         }
@@ -233,10 +232,6 @@ impl Replay {
             }
             _ => Stage::Idle,
         };
-    }
-
-    fn this(&self) -> Rc<Self> {
-        self.me.upgrade().expect("the replay runs")
     }
 }
 
