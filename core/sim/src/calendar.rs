@@ -179,13 +179,14 @@ mod tests {
     use crate::{Seed, TaskId};
     use units::Ns;
 
-    /// Keys enter and leave in random order of time: all within one bucket, within the wheel, or
-    /// far beyond it.
+    /// Keys enter and leave in random order of time: all within one bucket, within the wheel, about
+    /// its end, or far beyond it.
     #[test]
     fn keys_come_out_sorted() {
         for (name, spans) in [
             ("bucket", [3, 40, 500]),
             ("wheel", [600, 90_000, 2_000_000]),
+            ("ends", [600, 1_500_000, 6_000_000]),
             ("all", [0, 30_000, 900_000_000]),
         ] {
             let mut rng = Seed(5).stream(name);
