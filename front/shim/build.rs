@@ -36,6 +36,7 @@ fn main() {
         "src/sys",
         "../../systems/parakeet/src",
         "../../systems/shimmer/src",
+        "../../Cargo.toml",
     ] {
         println!("cargo::rerun-if-changed={path}");
     }
