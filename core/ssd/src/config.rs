@@ -168,7 +168,7 @@ pub struct Mapping {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CacheHolds {
-    /// Whole translation pages, which the eviction of a dirty one writes as they are.
+    /// Whole translation pages. Eviction writes a dirty one as it is.
     #[default]
     Pages,
     /// Single entries of 8 bytes (DFTL's cached mapping table). The eviction of a dirty one reads
