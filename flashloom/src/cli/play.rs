@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use workload::files::{FileWorkload, Source};
 
-/// Run a file workload as real system calls in a directory
+/// Run a file workload on a real file system, as system calls in a directory
 ///
 /// The directory may be on any file system, so that one workload runs on the kernel's file systems
 /// and on simulated ones (see `flashloom run`). Nothing outside the directory is touched.

@@ -252,15 +252,18 @@ pub fn relative_to(runs: &[&Run]) -> String {
     let Some(first) = runs.first() else {
         return String::new();
     };
-    match peers(first, runs).len() == runs.len() {
-        true => format!("× is relative to {}", human::name(&names(runs)[0], 40)),
-        false => {
-            let stack = human::name(&first.stack, 40);
-            format!(
-                "× is relative to the first run of the same precondition and variant (here \
-                 {stack})"
-            )
-        }
+    if peers(first, runs).len() == runs.len() {
+        return format!("× is relative to {}", human::name(&names(runs)[0], 40));
+    }
+    let group = match runs.iter().all(|run| run.label.is_empty()) {
+        true => "the same precondition",
+        false => "the same precondition and variant",
+    };
+    let bases: BTreeSet<&str> =
+        runs.iter().map(|run| peers(run, runs)[0].stack.as_str()).collect();
+    match bases.len() {
+        1 => format!("× is relative to {} with {group}", human::name(&first.stack, 40)),
+        _ => format!("× is relative to the first column with {group}"),
     }
 }
 

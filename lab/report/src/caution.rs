@@ -88,7 +88,8 @@ fn not_steady(run: &Run) -> Option<String> {
     let instead = match run.app {
         // Twice the windows of this run, so that the advice is never met already.
         Some(_) => format!(
-            "Run a workload that writes {} to the drive, or use a smaller drive (--size).",
+            "For final values, use a workload that writes more ({}, for example) or a smaller drive \
+             (--size).",
             human::bytes((CAPACITIES.max(2 * run.windows) * capacity) as f64)
         ),
         None if run.windows >= MOST_WINDOWS.into() => {
