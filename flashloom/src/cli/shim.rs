@@ -14,7 +14,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-/// Run a program with its files placed in zones or with lifetime hints
+/// Run a program unmodified, with its files placed in zones or given lifetime hints
 ///
 /// The program runs unmodified: a preloaded library handles its calls on files whose paths match
 /// the rules. With --zones, the contents of such a file are written to zones, and a placeholder

@@ -80,8 +80,8 @@ fn not_steady(run: &Run) -> Option<String> {
         _ => (
             "not steady",
             format!(
-                "WAF is steady once two successive windows of {window} of writes agree within 2 % and \
-                 both saw erases."
+                "WAF is steady once its values over two successive windows differ by at most 2 % and \
+                 blocks were erased in both; a window is {window} of writes."
             ),
         ),
     };
@@ -102,7 +102,7 @@ fn not_steady(run: &Run) -> Option<String> {
         None => "Repeat the run with --until steady.".to_owned(),
     };
     Some(format!(
-        "{label} (*): WAF, data moved by GC, rated writes, drive life and tail latency are not final. {found} {instead}"
+        "{label} (*): WAF, data moved by GC, TBW, drive life and tail latency are not final. {found} {instead}"
     ))
 }
 

@@ -498,7 +498,7 @@ pub static GROUPS: &[Group] = &[
             "Virtual time that host data waited for free superblocks."),
     ]},
     Group { of: Of::All, title: "Wear", metrics: &[
-        metric(("/wear/life_host_bytes", "rated writes"), Bytes, More, Headline,
+        metric(("/wear/life_host_bytes", "TBW"), Bytes, More, Headline,
             |r| r.wear.life_host_bytes.map_or(Value::Absent, N),
             "Bytes the host can write at this WAF until the rated cycles are used up."),
         metric(("/wear/life_years", "drive life"), Years, More, Compared,

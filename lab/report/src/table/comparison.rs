@@ -65,7 +65,7 @@ fn caption(comparison: &Comparison, style: Style) -> String {
         let over = human::share(run.drive.over_provisioning);
         let (capacity, raw) = (human::bytes(capacity), human::bytes(raw));
         format!(
-            "{capacity} on {raw} of {}, over-provisioning {over}",
+            "capacity {capacity} on {raw} of {}, over-provisioning {over}",
             run.drive.nand
         )
     };

@@ -37,7 +37,7 @@ pub(crate) fn all(runs: &[&Run]) -> Vec<Markup> {
                 .map(|named| (named.name.as_str(), named.slot)),
         ),
         reading: "Each value is divided by that of the first stack with the same precondition; \
-            equal steps are equal ratios. Higher is better for operations and rated writes, lower \
+            equal steps are equal ratios. Higher is better for operations and TBW, lower \
             for the other metrics.",
         numbers: None,
     };
