@@ -58,6 +58,17 @@ impl Ns {
         Self(self.0.saturating_sub(earlier.0))
     }
 
+    /// This span times `numerator` over `denominator`, rounded down; the longest span if it is
+    /// longer.
+    ///
+    /// # Panics
+    /// If `denominator` is 0.
+    #[must_use]
+    pub fn scaled(self, numerator: u64, denominator: u64) -> Self {
+        let scaled = u128::from(self.0) * u128::from(numerator) / u128::from(denominator);
+        Self(u64::try_from(scaled).unwrap_or(u64::MAX))
+    }
+
     /// Time to transfer `bytes` at `bytes_per_second`, rounded up to a nanosecond.
     ///
     /// # Panics

@@ -7,7 +7,7 @@ use super::failure::Failure;
 use super::outcomes::Outcomes;
 use super::output::{self, Shown, note};
 use super::rank::Ranked;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use machine::Asked;
 use report::page;
 use report::ranking::LeftOut;
@@ -72,6 +72,14 @@ pub(crate) struct Compare {
     ranked: Ranked,
     #[command(flatten)]
     choices: Choices,
+    /// Loads to run: both (first without pauses between calls, for the speed of each stack; then at
+    /// the recorded pauses, or at half the rate of the slowest stack, for latencies), or own (the
+    /// workload as it is)
+    #[arg(long, value_name = "LOAD", default_value = "both")]
+    load: Load,
+    /// Print every metric, one column for each stack
+    #[arg(long, conflicts_with = "all")]
+    verbose: bool,
     /// Parallel runs [default: one per core]
     #[arg(long, value_name = "N", value_parser = super::some)]
     jobs: Option<NonZeroUsize>,
@@ -80,6 +88,15 @@ pub(crate) struct Compare {
     report: Option<PathBuf>,
     #[command(flatten)]
     shown: Shown,
+}
+
+/// Loads at which the stacks are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Load {
+    /// The peak of each stack, and an even load.
+    Both,
+    /// The load of the workload itself.
+    Own,
 }
 
 /// Stack or memory design that a workload runs on.
@@ -147,8 +164,12 @@ impl Compare {
             .check_rules(experiment.plans.iter().map(|plan| &plan.stack))?;
         let database = self.choices.keeping.database()?;
         let title = |plan: &Plan| experiment.title(plan);
-        let outcomes = Outcomes::of(&experiment, super::jobs(self.jobs), 1, title);
+        let threads = super::jobs(self.jobs);
+        let mut outcomes = Outcomes::of(&experiment, threads, 1, title);
         outcomes.check()?;
+        if self.load == Load::Both && !is_plan(self.workload()) {
+            outcomes.add_even_load(&experiment, threads)?;
+        }
         let lasting = self.choices.keep(database.as_deref(), outcomes.each());
         let Outcomes { runs, left_out, .. } = outcomes;
         let seed = experiment.plans.first().map_or(1, |plan| plan.seed);
@@ -169,7 +190,11 @@ impl Compare {
             return report::to_json(comparison) + "\n";
         }
         let style = Shown::style();
-        let compared = table::comparison(comparison, style) + "\n";
+        let table = match self.verbose {
+            true => table::comparison,
+            false => table::summary,
+        };
+        let compared = table(comparison, style) + "\n";
         match left_out.is_empty() {
             true => compared,
             false => compared + &table::left_out(left_out, style) + "\n",
@@ -275,6 +300,9 @@ impl Compare {
         for &past in &pasts {
             for stack in &stacks {
                 let mut plan = self.choices.plan(stack, Some(past), &source)?;
+                if self.load == Load::Both && !source.sets_think() {
+                    plan = stack::load::peak(&plan)?;
+                }
                 // The page shows amplification over time.
                 plan.sample = plan.sample.or(Some(Sampling::widening()));
                 plans.push(plan);

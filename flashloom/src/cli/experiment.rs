@@ -148,6 +148,11 @@ impl Source {
         workload::files::asks_for_files(&self.0.text)
     }
 
+    /// Whether its parameters say if threads pause.
+    pub(crate) fn sets_think(&self) -> bool {
+        self.0.told.contains("think=") || self.0.told.contains("speed=")
+    }
+
     /// Whether all of it is in files, so that the seed affects next to nothing.
     pub(crate) fn is_in_a_file(&self) -> bool {
         let is_file = |text: &str| Path::new(text.split(':').next().unwrap_or_default()).is_file();
@@ -321,14 +326,20 @@ impl Experiment {
     /// Runs all plans, `threads` at a time, with a progress bar. A plan that cannot be run does not
     /// affect the others.
     pub(crate) fn attempt(&self, threads: usize) -> Vec<Result<Run, String>> {
+        self.again(&self.plans, threads)
+    }
+
+    /// Runs `plans`, which may differ from the experiment's in their loads, as
+    /// [`Experiment::attempt`] does.
+    pub(crate) fn again(&self, plans: &[Plan], threads: usize) -> Vec<Result<Run, String>> {
         let (meter, start) = (self.meter(), Instant::now());
         let clock = || start.elapsed().as_secs_f64();
-        let windows = WindowNotes::new(&self.plans);
+        let windows = WindowNotes::new(plans);
         let heard = |index, progress: Progress| {
             meter.advance(index, progress.ops);
             windows.hear(index, progress);
         };
-        let outcomes = stack::sweep(&self.plans, threads, &clock, &heard);
+        let outcomes = stack::sweep(plans, threads, &clock, &heard);
         meter.finish();
         let told = |outcome: Result<Run, StackError>| {
             let mut run = outcome.map_err(|e| self.named(&e.to_string()))?;

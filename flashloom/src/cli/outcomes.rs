@@ -48,6 +48,27 @@ impl<'a> Outcomes<'a> {
         all
     }
 
+    /// Runs each plan again at an even load, and keeps the latencies beside the first run's; does
+    /// nothing if the workload has no other load.
+    pub(crate) fn add_even_load(
+        &mut self,
+        experiment: &'a Experiment,
+        threads: usize,
+    ) -> Result<(), Failure> {
+        let Some(first) = self.plans.first() else {
+            return Ok(());
+        };
+        let Some(load) = stack::load::even(first, &self.runs)? else {
+            return Ok(());
+        };
+        let plans = self.plans.iter().map(|plan| stack::load::at(plan, &load));
+        let plans: Vec<Plan> = plans.collect();
+        for (run, even) in self.runs.iter_mut().zip(experiment.again(&plans, threads)) {
+            run.at_load = even.ok().map(|even| stack::load::kept(&even, &load));
+        }
+        Ok(())
+    }
+
     /// Each run with its plan.
     pub(crate) fn each(&self) -> impl Iterator<Item = (&Run, &Plan)> {
         self.runs.iter().zip(self.plans.iter().copied())

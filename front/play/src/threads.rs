@@ -131,6 +131,7 @@ impl<'a> Stage<'a> {
                 }
                 Turn::Call {
                     think,
+                    late,
                     call,
                     expect,
                 } => {
@@ -141,7 +142,7 @@ impl<'a> Stage<'a> {
                         call: &call,
                         expect,
                     };
-                    let result = self.call(&mut player, &mut tally, think, &asked);
+                    let result = self.call(&mut player, &mut tally, (think, late), &asked);
                     let mut state = self.lock();
                     state.source.ended(id, result);
                     state
@@ -154,12 +155,12 @@ impl<'a> Stage<'a> {
         state.tally.add(tally);
     }
 
-    /// Sleeps for the think time, plays one call, and counts it with its latency.
+    /// Sleeps for the think time, plays one call, and counts it with its latency, lateness included.
     fn call(
         &self,
         player: &mut Player<'_>,
         tally: &mut Tally,
-        think: Ns,
+        (think, late): (Ns, Ns),
         asked: &Asked<'_>,
     ) -> Result<u64, Errno> {
         if self.options.think && think > Ns::ZERO {
@@ -167,7 +168,7 @@ impl<'a> Stage<'a> {
         }
         let began = Instant::now();
         let answer = player.play(asked.call);
-        let took = began.elapsed();
+        let took = began.elapsed() + Duration::from_nanos(late.0);
         let paths = [player.strings.first(), player.strings.second()];
         tally.count(asked, answer, took, paths)
     }

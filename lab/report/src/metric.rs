@@ -4,7 +4,7 @@
 //! that every shown number can be checked against the document.
 
 use crate::human;
-use crate::record::{Extents, Front, LogFacts, Remapped, Run, SwapFacts, TreeFacts};
+use crate::record::{AtLoad, Extents, Front, LogFacts, Remapped, Run, SwapFacts, TreeFacts};
 
 /// A value as the record holds it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -61,6 +61,8 @@ pub enum Unit {
     Seconds,
     /// A size in bytes.
     Bytes,
+    /// A rate in bytes per second, printed as MB/s.
+    Rate,
     /// A factor without unit.
     Factor,
     /// A share from 0 to 1, printed as a percentage.
@@ -81,6 +83,7 @@ impl Unit {
             Self::Ns => human::time(x),
             Self::Seconds => human::time(x * 1e9),
             Self::Bytes => human::bytes(x),
+            Self::Rate => human::factor(x / 1e6),
             Self::Factor => human::factor(x),
             Self::Share => human::share(x),
             Self::Years => human::years(x),
@@ -171,13 +174,18 @@ impl Metric {
 }
 
 /// Paths of the metrics that depend on the steady state of garbage collection.
-const STEADY: [&str; 6] = [
+const STEADY: [&str; 11] = [
     "/latency_ns/p99_9",
     "/latency_ns/p99_99",
     "/waf/device",
     "/gc/moved_bytes",
     "/wear/life_host_bytes",
     "/wear/life_years",
+    "/at_load/latency_ns/p99_9",
+    "/at_load/latency_ns/p99_99",
+    "/waf/total",
+    "/wear/life_app_bytes",
+    "/wear/dwpd",
 ];
 
 /// Metrics that belong together, under a heading.
@@ -204,6 +212,10 @@ pub enum Of {
     Log,
     /// Stacks with a layer that remaps addresses.
     Remap,
+    /// Stacks that also ran at the load of a comparison.
+    Load,
+    /// Stacks with a mapping in the host.
+    Mapped,
 }
 
 impl Group {
@@ -216,6 +228,8 @@ impl Group {
             Of::Bytes => run.front.is_some(),
             Of::Log => log_of(run).is_some(),
             Of::Remap => run.remap.is_some(),
+            Of::Load => run.at_load.is_some(),
+            Of::Mapped => run.host_memory.is_some(),
         })
     }
 
@@ -240,7 +254,7 @@ pub fn all() -> impl Iterator<Item = &'static Metric> {
 
 use Better::{Less, More, Neither};
 use Place::{Compared, Detail, Headline};
-use Unit::{Bytes, Count, Factor, Ns, Seconds, Years};
+use Unit::{Bytes, Count, Factor, Ns, Rate, Seconds, Years};
 use Value::{Count as N, Real};
 
 const fn metric(
@@ -300,6 +314,14 @@ fn extents(run: &Run, count: fn(&Extents) -> u64) -> Value {
     extents.map_or(Value::Absent, |extents| N(count(extents)))
 }
 
+fn loaded(run: &Run, get: fn(&AtLoad) -> Value) -> Value {
+    let load = run
+        .at_load
+        .as_ref()
+        .filter(|load| load.latency_ns.all.count > 0);
+    load.map_or(Value::Absent, get)
+}
+
 fn remapped(run: &Run, get: fn(&Remapped) -> Value) -> Value {
     run.remap.as_ref().map_or(Value::Absent, get)
 }
@@ -312,6 +334,10 @@ pub static GROUPS: &[Group] = &[
             "Requests completed per second of virtual time."),
         metric(("/ops", "operations"), Count, Neither, Detail, |r| N(r.ops),
             "Requests completed."),
+        metric(("/bytes_per_s", "MB/s"), Rate, More, Compared, |r| Real(r.bytes_per_s),
+            "Bytes that calls (requests on a raw stack) move per second of virtual time."),
+        metric(("/cpu_ns_per_op", "CPU/op"), Ns, Less, Detail, |r| Real(r.cpu_ns_per_op),
+            "Time of host processors per completed request."),
     ]},
     Group { of: Of::All, title: "Latency", metrics: &[
         metric(("/latency_ns/mean", "mean"), Ns, Less, Compared, |r| Real(r.latency_ns.all.mean),
@@ -326,6 +352,18 @@ pub static GROUPS: &[Group] = &[
             "99.99th percentile of latency."),
         metric(("/latency_ns/max", "max"), Ns, Less, Detail, |r| N(r.latency_ns.all.max),
             "Highest latency of a request."),
+    ]},
+    Group { of: Of::Load, title: "Latency at an even load", metrics: &[
+        metric(("/at_load/ops_per_s", "operations/s"), Count, Neither, Compared, |r| loaded(r, |l| Real(l.ops_per_s)),
+            "Requests completed per second of virtual time at that load."),
+        metric(("/at_load/latency_ns/p50", "p50"), Ns, Less, Compared, |r| loaded(r, |l| N(l.latency_ns.all.p50)),
+            "Median latency."),
+        metric(("/at_load/latency_ns/p99", "p99"), Ns, Less, Headline, |r| loaded(r, |l| N(l.latency_ns.all.p99)),
+            "99th percentile of latency."),
+        metric(("/at_load/latency_ns/p99_9", "p99.9"), Ns, Less, Compared, |r| loaded(r, |l| N(l.latency_ns.all.p99_9)),
+            "99.9th percentile of latency."),
+        metric(("/at_load/latency_ns/p99_99", "p99.99"), Ns, Less, Compared, |r| loaded(r, |l| N(l.latency_ns.all.p99_99)),
+            "99.99th percentile of latency."),
     ]},
     Group { of: Of::All, title: "Host interface", metrics: &[
         metric(("/host/read_bytes", "host reads"), Bytes, Neither, Compared, |r| N(r.host.read_bytes),
@@ -357,7 +395,7 @@ pub static GROUPS: &[Group] = &[
         metric(("/host/by_purpose/pointer/write/total", "extents"), Bytes, Less, Compared, |r| written(r, "pointer"),
             "Extent trees and indirect blocks outside inodes, written in place."),
     ]},
-    Group { of: Of::Bytes, title: "Memory of the drive", metrics: &[
+    Group { of: Of::Bytes, title: "Byte interface", metrics: &[
         metric(("/front/load_hits", "loads from DRAM"), Count, Neither, Detail, |r| front(r, |f| f.load_hits),
             "64-byte cache lines loaded without a flash read: from the write log, page cache or write buffer, or never written."),
         metric(("/front/load_misses", "… from flash"), Count, Less, Compared, |r| front(r, |f| f.load_misses),
@@ -488,6 +526,8 @@ pub static GROUPS: &[Group] = &[
             "Bytes written to the drive per byte written by the application."),
         metric(("/waf/device", "WAF device"), Factor, Less, Headline, |r| Real(r.waf.device),
             "Bytes programmed per byte written to the drive."),
+        metric(("/waf/total", "WAF total"), Factor, Less, Headline, |r| Real(r.waf.total),
+            "Bytes programmed per byte written by the application."),
         metric(("/gc/moved_bytes", "moved by GC"), Bytes, Less, Compared, |r| N(r.gc.moved_bytes),
             "Valid data relocated by garbage collection."),
         metric(("/gc/lines", "GC superblocks"), Count, Neither, Detail, |r| N(r.gc.lines),
@@ -501,6 +541,10 @@ pub static GROUPS: &[Group] = &[
         metric(("/wear/life_host_bytes", "TBW"), Bytes, More, Headline,
             |r| r.wear.life_host_bytes.map_or(Value::Absent, N),
             "Bytes the host can write at this WAF until the rated cycles are used up."),
+        metric(("/wear/life_app_bytes", "TBW program"), Bytes, More, Compared,
+            |r| r.wear.life_app_bytes.map_or(Value::Absent, N), "Bytes the application can write at this WAF until the rated cycles are used up."),
+        metric(("/wear/dwpd", "DWPD"), Factor, More, Compared, |r| r.wear.dwpd.map_or(Value::Absent, Real),
+            "Drive capacities the application can write each day for five years."),
         metric(("/wear/life_years", "drive life"), Years, More, Compared,
             |r| r.wear.life_years.map_or(Value::Absent, Real),
             "Time until the rated cycles are used up at this run's rate of programs."),
@@ -510,6 +554,18 @@ pub static GROUPS: &[Group] = &[
             "Highest erase count of a block."),
         metric(("/wear/bad_blocks", "bad blocks"), Count, Less, Detail, |r| N(r.wear.bad_blocks),
             "Blocks out of service."),
+    ]},
+    Group { of: Of::All, title: "Memory of the drive", metrics: &[
+        metric(("/drive/dram_bytes", "drive DRAM"), Bytes, Less, Detail, |r| N(r.drive.dram_bytes),
+            "DRAM of the drive for mapping, buffers, log and cache."),
+    ]},
+    Group { of: Of::Mapped, title: "Memory of the host", metrics: &[
+        metric(("/host_memory/dram_bytes", "host DRAM"), Bytes, Less, Detail,
+            |r| r.host_memory.map_or(Value::Absent, |m| N(m.dram_bytes)),
+            "DRAM of the host for the mapping of the drive or of a layer."),
+        metric(("/host_memory/persistent_bytes", "… persistent"), Bytes, Less, Detail,
+            |r| r.host_memory.map_or(Value::Absent, |m| N(m.persistent_bytes)),
+            "Memory of the host that keeps its contents without power."),
     ]},
     Group { of: Of::All, title: "Cost of the run", metrics: &[
         metric(("/sim_time_ns", "simulated time"), Ns, Neither, Compared, |r| N(r.sim_time_ns),

@@ -48,8 +48,19 @@ pub struct Run {
     pub errors: BTreeMap<String, u64>,
     /// Requests completed per second of virtual time.
     pub ops_per_s: f64,
+    /// Bytes read and written per second of virtual time: by the program's calls, or by the
+    /// requests of a stack without a file system; 0 in records from before the field existed.
+    #[serde(default)]
+    pub bytes_per_s: f64,
     /// Latency over all requests and by kind.
     pub latency_ns: LatencySet,
+    /// The latencies at a load that is the same for all stacks of a comparison; `None` in other runs.
+    #[serde(default)]
+    pub at_load: Option<AtLoad>,
+    /// Time of host processors per completed request, ns; 0 in records from before the field
+    /// existed.
+    #[serde(default)]
+    pub cpu_ns_per_op: f64,
     /// Traffic at the host interface, in bytes and commands.
     pub host: HostTraffic,
     /// Traffic at the NAND, in pages and bytes.
@@ -206,6 +217,20 @@ pub struct LatencySet {
     pub by_op: BTreeMap<String, Latency>,
 }
 
+/// The same workload at another load than the run's.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct AtLoad {
+    /// The load in words: `pauses as recorded`, or `Poisson arrivals`, where the latency of a request
+    /// begins when it is due.
+    pub pace: String,
+    /// Requests completed per second of virtual time.
+    pub ops_per_s: f64,
+    /// Latency over all requests and by kind.
+    pub latency_ns: LatencySet,
+    /// Requests that failed, by reason.
+    pub errors: BTreeMap<String, u64>,
+}
+
 /// Bytes by the drive's interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grain {
@@ -277,6 +302,10 @@ pub struct Waf {
     pub host: f64,
     /// Bytes programmed over bytes written to the drive.
     pub device: f64,
+    /// Bytes programmed over bytes that the application wrote; 0 in records from before the field
+    /// existed.
+    #[serde(default)]
+    pub total: f64,
 }
 
 /// Counters of garbage collection.
@@ -318,6 +347,14 @@ pub struct Wear {
     /// are the rated ones less the lead of the most worn block over the mean.
     #[serde(default)]
     pub life_host_bytes: Option<u64>,
+    /// The part of these that the application writes: `life_host_bytes` over the host's write
+    /// amplification.
+    #[serde(default)]
+    pub life_app_bytes: Option<u64>,
+    /// Drive capacities that the application can write each day for five years, in writes like this
+    /// run's.
+    #[serde(default)]
+    pub dwpd: Option<f64>,
 }
 
 /// One point of the timeline. Rates cover the time since the previous sample.

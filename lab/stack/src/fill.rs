@@ -10,7 +10,7 @@ use crate::run::Outcome;
 use host::{Ledger as HostLedger, Purpose, Traffic};
 use report::record::{
     Directions, DriveFacts, Fdp, Front, Gc, Grain, Handle, Holder, HostMemory, HostTraffic,
-    MapCache, NandTraffic, RUN_SCHEMA, Refusal, Run, Waf, Wear, ZoneCounts,
+    MapCache, NandTraffic, RUN_SCHEMA, Refusal, Remapped, Run, Waf, Wear, ZoneCounts,
 };
 use ssd::{
     ByteStats, Cause, DriveConfig, FdpLog, Interface, Ledger, ReadCause, ZoneKind, ZoneState, Zones,
@@ -21,6 +21,8 @@ use workload::Labels;
 
 /// Nanoseconds in a year of 365.25 days.
 const YEAR: f64 = 31_557_600e9;
+/// Days of a warranty of five years, over which drives are rated.
+const WARRANTY_DAYS: f64 = 1_826.25;
 /// Bytes that one entry of a host's mapping covers.
 const MAPPED: u64 = 4_096;
 /// Largest number of steps in the histogram of wear.
@@ -49,9 +51,12 @@ pub(crate) fn record(outcome: &Outcome) -> Run {
         notes: outcome.notes.clone(),
         errors: served.errors.clone(),
         ops_per_s: rate(served.ops, span),
+        bytes_per_s: rate(moved(outcome, &host), span),
+        at_load: None,
+        cpu_ns_per_op: ratio(processor_time(outcome).0, served.ops),
         latency_ns: served.latency.clone(),
         nand: nand(outcome, &ledger, &served.labels),
-        wear: wear(outcome, span, (host.write_bytes, waf.device)),
+        wear: wear(outcome, span, (host.write_bytes, waf)),
         waf,
         steady: outcome.steady,
         windows: u64::from(outcome.windows),
@@ -107,7 +112,24 @@ fn waf(host: &HostTraffic, asked: Option<u64>, programmed: u64) -> Waf {
     Waf {
         host: asked.map_or(1.0, |asked| ratio(host.write_bytes, asked)),
         device: ratio(programmed, host.write_bytes),
+        total: ratio(programmed, asked.unwrap_or(host.write_bytes)),
     }
+}
+
+/// Bytes that calls of programs moved, or else requests: above a remapping layer those of its
+/// users, without what its cleaning reads.
+fn moved(outcome: &Outcome, host: &HostTraffic) -> u64 {
+    let read = |layer: &Remapped| host.read_bytes.saturating_sub(layer.moved_bytes);
+    match (&outcome.served.app, &outcome.remap) {
+        (Some(app), _) => app.read_bytes + app.write_bytes,
+        (None, Some(layer)) => read(layer) + layer.written_bytes,
+        (None, None) => host.read_bytes + host.write_bytes,
+    }
+}
+
+/// Busy time of all cores of the host.
+fn processor_time(outcome: &Outcome) -> Ns {
+    Ns(outcome.host_busy.cores.iter().map(|busy| busy.0).sum())
 }
 
 fn refusals(outcome: &Outcome) -> Vec<Refusal> {
@@ -362,14 +384,18 @@ fn gc(outcome: &Outcome, ledger: &Ledger, page: u64) -> Gc {
 /// A drive lives until its most worn block has used up the rated cycles. Wear levelling keeps the
 /// lead of that block over the mean constant, so the mean ends below the rated cycles by that lead.
 /// Erases of the run say nothing about life: they lag behind the programs by the spare area.
-fn wear(outcome: &Outcome, span: Ns, (written, amplification): (u64, f64)) -> Wear {
+fn wear(outcome: &Outcome, span: Ns, (written, waf): (u64, Waf)) -> Wear {
     let (erases, bad_blocks) = outcome.device.drive().wear();
     let endurance = f64::from(outcome.plan.drive.endurance().unwrap_or_default());
     let lead = f64::from(erases.iter().copied().max().unwrap_or_default()) - mean(&erases);
     let cycles = (endurance - lead).max(0.0);
     let geometry = &outcome.plan.drive.geometry;
     let in_service = ratio(erases.len() as u64, geometry.blocks()) * geometry.bytes() as f64;
-    let life = (amplification > 0.0).then(|| in_service * cycles / amplification);
+    let life = (waf.device > 0.0).then(|| in_service * cycles / waf.device);
+    let of_app = life
+        .filter(|_| waf.host > 0.0)
+        .map(|bytes| bytes / waf.host);
+    let rated = outcome.plan.drive.capacity.0 as f64 * WARRANTY_DAYS;
     let per_year = written as f64 / span.0.max(1) as f64 * YEAR;
     let sorted = || erases.iter().map(|&n| u64::from(n));
     Wear {
@@ -380,6 +406,8 @@ fn wear(outcome: &Outcome, span: Ns, (written, amplification): (u64, f64)) -> We
         bad_blocks,
         life_years: life.map(|bytes| bytes / per_year),
         life_host_bytes: life.map(|bytes| bytes as u64),
+        life_app_bytes: of_app.map(|bytes| bytes as u64),
+        dwpd: of_app.map(|bytes| bytes / rated),
     }
 }
 
@@ -423,12 +451,11 @@ fn utilisation(outcome: &Outcome, span: Ns) -> BTreeMap<String, f64> {
     let (dies, channels) = outcome.flash_busy;
     let host = &outcome.host_busy;
     let cores = host.cores.len() as u64;
-    let core_time = Ns(host.cores.iter().map(|busy| busy.0).sum());
     let shares = [
         ("die", share(dies, u64::from(geometry.dies()))),
         ("channel", share(channels, u64::from(geometry.channels))),
         ("link", share(host.to_drive.max(host.to_host), 1)),
-        ("cpu", share(core_time, cores)),
+        ("cpu", share(processor_time(outcome), cores)),
     ];
     shares.map(|(name, share)| (name.to_owned(), share)).into()
 }

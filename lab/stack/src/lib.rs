@@ -19,6 +19,7 @@ mod image;
 pub mod knobs;
 mod layer;
 mod lies;
+pub mod load;
 mod losses;
 mod meter;
 mod name;

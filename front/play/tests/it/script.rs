@@ -156,6 +156,7 @@ impl Source for Script {
             return Turn::Park;
         }
         Turn::Call {
+            late: Ns::ZERO,
             think: Ns::ZERO,
             call: line.call,
             expect: line.expect,

@@ -52,10 +52,12 @@ pub fn comparison(comparison: &Comparison, style: Style) -> String {
             rest.remove(0);
         }
     }
-    out + &notes(comparison, style)
+    out.push('\n');
+    out += &notes(comparison, style);
+    out + &answer(comparison, style)
 }
 
-fn caption(comparison: &Comparison, style: Style) -> String {
+pub(super) fn caption(comparison: &Comparison, style: Style) -> String {
     let workload = human::name(&comparison.workload, style.width.max(40) - 24);
     let title = paint(&workload, Tone::Strong, style);
     let seed = paint(&format!("seed {}", comparison.seed), Tone::Dim, style);
@@ -194,7 +196,7 @@ fn ratio(metric: &Metric, run: &Run, runs: &[&Run]) -> Cell {
 
 /// The tone of a value: the best of a row stands out, among runs that did all requests, unless all
 /// are equal.
-fn tone(metric: &Metric, run: &Run, runs: &[&Run]) -> Tone {
+pub(super) fn tone(metric: &Metric, run: &Run, runs: &[&Run]) -> Tone {
     let norm = Norm::of(runs.iter().copied());
     let number = |run: &Run| metric.value(run).number().filter(|_| norm.is_met_by(run));
     let all = || runs.iter().filter_map(|r| number(r));
@@ -213,7 +215,7 @@ fn tone(metric: &Metric, run: &Run, runs: &[&Run]) -> Tone {
     }
 }
 
-fn notes(comparison: &Comparison, style: Style) -> String {
+pub(super) fn notes(comparison: &Comparison, style: Style) -> String {
     let (runs, mut out) = (&comparison.runs, String::new());
     if runs.len() > 1 {
         let base = relative_to(&runs.iter().collect::<Vec<_>>());
@@ -235,13 +237,17 @@ fn notes(comparison: &Comparison, style: Style) -> String {
     for note in notes {
         out += &wrapped(&format!("note: {note}"), style.width);
     }
-    for sentence in findings(runs).into_iter().chain(placement(runs)) {
-        out += &wrapped(&sentence, style.width);
-    }
-    match out.is_empty() {
-        true => out,
-        false => format!("\n{out}"),
-    }
+    out
+}
+
+/// The answer of a comparison: the best stack by each headline metric, and the reasons why handles
+/// saved nothing.
+pub(super) fn answer(comparison: &Comparison, style: Style) -> String {
+    let runs = &comparison.runs;
+    let sentences = findings(runs).into_iter().chain(placement(runs));
+    sentences
+        .map(|sentence| wrapped(&sentence, style.width))
+        .collect()
 }
 
 /// The failed requests of `run` by reason, in one line.

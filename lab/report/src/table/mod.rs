@@ -14,6 +14,7 @@ mod papers;
 mod ranking;
 mod refusals;
 mod run;
+mod summary;
 mod timeline;
 mod why;
 
@@ -26,6 +27,7 @@ pub use listing::{Side, facts, listing};
 pub use papers::papers;
 pub use ranking::{left_out, ranking};
 pub use run::run;
+pub use summary::summary;
 pub use timeline::timeline;
 pub use why::why;
 

@@ -141,12 +141,16 @@ fn run(shape: &Shape) -> Run {
         notes: Vec::new(),
         errors: BTreeMap::new(),
         ops_per_s: shape.ops_per_s,
+        bytes_per_s: shape.ops_per_s * 16_384.0,
+        at_load: None,
+        cpu_ns_per_op: 4_000.0,
         latency_ns: latencies(shape),
         host: host(shape, written),
         nand: nand(causes, programmed, moved),
         waf: Waf {
             host: shape.waf_host,
             device: programmed as f64 / written,
+            total: programmed as f64 / application,
         },
         gc: gc(shape, moved),
         wear: wear(programmed),
@@ -349,6 +353,8 @@ fn wear(programmed: u64) -> Wear {
         bad_blocks: 3,
         life_years: Some(9.0e10 / programmed as f64),
         life_host_bytes: Some(9_000_000_000_000_000_000 / programmed),
+        life_app_bytes: Some(8_000_000_000_000_000_000 / programmed),
+        dwpd: Some(9.0e10 / programmed as f64),
     }
 }
 

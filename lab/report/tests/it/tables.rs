@@ -19,6 +19,13 @@ fn golden(name: &str, text: &str) {
     }
 }
 
+fn hundred() -> Style {
+    Style {
+        width: 100,
+        ..Style::default()
+    }
+}
+
 fn wide() -> Style {
     Style {
         width: 120,
@@ -41,6 +48,7 @@ fn tables_match_their_golden_files() {
             },
         ),
     );
+    golden("summary", &table::summary(&comparison, hundred()));
     golden("run", &table::run(&run, wide()));
     golden("why", &table::why(&run, wide()));
     golden("timeline", &table::timeline(&run, wide()));
@@ -98,6 +106,48 @@ fn no_line_is_wider_than_asked_for_with_two_to_eight_stacks() {
             );
         }
     }
+}
+
+#[test]
+fn summary_of_ten_stacks_is_a_hundred_columns_wide() {
+    let mut comparison = fixture::comparison();
+    let pool = comparison.runs.clone();
+    comparison.runs = pool.into_iter().cycle().take(10).collect();
+    for (run, past) in comparison
+        .runs
+        .iter_mut()
+        .zip(["full", "aged"].iter().cycle())
+    {
+        run.steady = Some(false);
+        (*past).clone_into(&mut run.precondition);
+    }
+    let text = table::summary(&comparison, hundred());
+    for line in text.lines() {
+        assert!(
+            report::human::width(line) <= 100,
+            "{}: {text}",
+            report::human::width(line)
+        );
+        assert_eq!(line, line.trim_end());
+    }
+}
+
+#[test]
+fn summary_of_a_run_with_failed_calls_shows_no_figures() {
+    let mut comparison = fixture::comparison();
+    let failed = comparison.runs[1].ops / 10;
+    comparison.runs[1].errors = [("pwrite ENOSPC".to_owned(), failed)].into();
+    let text = table::summary(&comparison, hundred());
+    let stack = comparison.runs[1].stack.as_str();
+    let lines: Vec<&str> = text
+        .lines()
+        .filter(|line| line.starts_with(stack))
+        .collect();
+    for line in &lines[..2] {
+        let figures = line.strip_prefix(stack).unwrap_or(line);
+        assert!(!figures.contains(|c: char| c.is_ascii_digit()), "{line}");
+    }
+    assert!(lines[2].contains("failed requests"), "{}", lines[2]);
 }
 
 #[test]

@@ -146,17 +146,18 @@ impl<B: Body, S: Source + 'static> Drive<B, S> {
             match self.ask(thread) {
                 Turn::Call {
                     think,
+                    late,
                     call,
                     expect,
                 } => {
                     if think > Ns::ZERO {
                         self.sim.sleep(think).await;
                     }
-                    let begin = self.sim.now();
+                    let due = self.sim.now().since(late);
                     self.begun.set(self.begun.get() + 1);
                     let result = self.act(&mut actor, &call).await;
                     let result = result.map_err(words::errno);
-                    self.note(thread, &call, begin, result, expect);
+                    self.note(thread, &call, due, result, expect);
                 }
                 Turn::Pause(span) => self.sim.sleep(span).await,
                 Turn::Park => signal.wait(&self.sim).await,
@@ -185,14 +186,14 @@ impl<B: Body, S: Source + 'static> Drive<B, S> {
         self: &Rc<Self>,
         thread: ThreadId,
         call: &Call,
-        begin: Ns,
+        due: Ns,
         result: Result<u64, Errno>,
         expect: Option<Result<u64, Errno>>,
     ) {
         let now = self.sim.now();
         let at = now.since(self.start);
         let member = self.source.borrow().member(thread);
-        let times = (now.since(begin), at);
+        let times = (now.since(due), at);
         self.meter
             .borrow_mut()
             .add((member, call), times, result, expect);

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use units::{Bytes, MIB, Ns};
 use vfs::mem::MemFs;
 use vfs::{Access, CacheConfig, Clock, Compute, Process, Vfs};
-use workload::files::replay::{Options, Recorded, Replay};
+use workload::files::replay::{Options, Pace, Recorded, Replay};
 use workload::files::trace::{About, TextWriter};
 use workload::files::{
     Call, Entry, EntryKind, Errno, Event, Fd, FileWorkload, Lock, Mode, Names, OpenFlags,
@@ -204,25 +204,25 @@ impl Tape {
 
 const EVERY: [Options; 4] = [
     Options {
-        think: true,
+        pace: Pace::Think,
         order_data: true,
         hints: true,
         ops: None,
     },
     Options {
-        think: false,
+        pace: Pace::Peak,
         order_data: true,
         hints: true,
         ops: None,
     },
     Options {
-        think: true,
+        pace: Pace::Think,
         order_data: false,
         hints: true,
         ops: None,
     },
     Options {
-        think: false,
+        pace: Pace::Peak,
         order_data: false,
         hints: true,
         ops: None,
@@ -294,7 +294,7 @@ fn file_made_by_one_thread_is_found_by_another() {
         assert_eq!(meter.errors.len(), 0);
         assert_eq!(meter.completed, 12 * 40);
         let paced = meter.last > Ns(39_000_000);
-        assert_eq!(paced, options.think, "{:?}", meter.last);
+        assert_eq!(paced, options.pace == Pace::Think, "{:?}", meter.last);
     }
 }
 
@@ -333,6 +333,36 @@ fn a_slot_is_shared_and_taken_again_in_its_order() {
         assert_eq!(drive.meter().mismatches, BTreeMap::new());
         assert_eq!(drive.meter().written, 20 * 200);
     }
+}
+
+#[test]
+fn replay_at_fixed_times_counts_lateness_as_latency() {
+    let mut tape = Tape::default();
+    for call in 0..100_u64 {
+        let open = tape.open(0, &format!("f{call}"), new_file());
+        tape.at(0, call * 1_000, call * 1_000 + 1, open, Ok(0));
+        let (begin, end) = (call * 1_000 + 500, call * 1_000 + 501);
+        tape.at(0, begin, end, Call::Close { fd: Fd(0) }, Ok(0));
+    }
+    let at = |speed| Options {
+        pace: Pace::Arrivals(speed),
+        ..EVERY[0]
+    };
+    let run = |options| {
+        let drive = tape.run(options);
+        let meter = drive.meter();
+        assert_eq!(meter.completed, 200);
+        (meter.last, meter.latencies().all.mean)
+    };
+    let (peak, own) = run(EVERY[1]);
+    let (doubled, mean) = run(at(2_000_000));
+    // The last call is due half-way, and no call is late.
+    assert_eq!(doubled.0 / 1_000_000, 99_500 / 2 / 1_000);
+    assert_eq!(mean, own);
+    // All calls are due at once, so that each waits for all before it.
+    let (last, late) = run(at(u64::MAX));
+    assert_eq!(last, peak);
+    assert!(late > own * 90.0, "{late} {own}");
 }
 
 #[test]
@@ -510,7 +540,7 @@ fn a_recording_larger_than_the_window_is_made_in_bounded_memory() {
     let (drive, _, _) = drive(Replay::new(
         recorded,
         Options {
-            think: false,
+            pace: Pace::Peak,
             order_data: true,
             hints: true,
             ops: None,

@@ -166,6 +166,17 @@ impl Workload {
         }
     }
 
+    /// Whether a parameter `rate` gives its requests fixed times of arrival, which it has not yet.
+    #[must_use]
+    pub fn takes_rate(&self) -> bool {
+        let name = self.text.split(':').next().unwrap_or_default();
+        let preset = PRESETS.iter().find(|preset| preset.name == name);
+        let mut params = preset
+            .into_iter()
+            .flat_map(|p| p.own.iter().chain(p.common));
+        matches!(self.pacing, Pacing::Closed { .. }) && params.any(|param| param.name == "rate")
+    }
+
     /// Rule that sets the placement handles of this workload's requests.
     #[must_use]
     pub const fn placing(&self) -> Placing {

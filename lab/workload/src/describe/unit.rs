@@ -51,6 +51,8 @@ pub enum Unit {
     PositiveRate,
     /// A decimal above 0 and up to 3.
     Exponent,
+    /// A factor up to 1,000 with at most six places, or 0.
+    Speed,
     /// Number of placement handles, from 1 to 65,535.
     Handles,
     /// Number of circular logs, from 1 to [`Logs::MAX`].
@@ -95,6 +97,7 @@ impl Unit {
             Self::Rate => "requests per second up to 1000000000, or 0",
             Self::PositiveRate => "requests per second from 1 to 1000000000",
             Self::Exponent => "a decimal above 0 and up to 3 such as 0.99",
+            Self::Speed => "a factor up to 1000 such as 0.5, or 0",
             Self::Trim => "a multiple of 512 up to 1GiB, or 0",
             Self::Devices => "auto, together, packed, a device such as 3 or 8,0, or apart:64GiB",
             Self::Action => "auto, queued, issued or completed",
@@ -138,6 +141,7 @@ impl input::named::Unit for Unit {
             Self::Rate => within(0, 1_000_000_000),
             Self::PositiveRate => within(1, 1_000_000_000),
             Self::Exponent => theta(text).is_some(),
+            Self::Speed => speed(text).is_some(),
             Self::Logs => within(1, u64::from(Logs::MAX)),
             Self::Trim => size(text).is_some_and(|b| b.0 <= GIB && b.0.is_multiple_of(SECTOR)),
             Self::Format => text == "auto" || text.parse::<Format>().is_ok(),
@@ -204,6 +208,11 @@ pub(crate) fn theta(text: &str) -> Option<Theta> {
     (1..=3_000_000)
         .contains(&millionths)
         .then_some(Theta(millionths))
+}
+
+/// A factor of time in millionths.
+pub(crate) fn speed(text: &str) -> Option<u64> {
+    decimal(text, 6).filter(|millionths| *millionths <= 1_000_000_000)
 }
 
 pub(super) fn action(text: &str) -> Option<Action> {

@@ -267,10 +267,12 @@ impl Source for Beside {
         match turn {
             Turn::Call {
                 think,
+                late,
                 call,
                 expect,
             } => Turn::Call {
                 think,
+                late,
                 call: self.moved(at, &call),
                 expect,
             },

@@ -5,6 +5,10 @@
 //! filebench's scripts.
 
 //= bytefs 5.1
+mod paths;
+
+pub use paths::{CALLS, SCRIPT};
+
 use super::cachebench;
 use crate::describe::table::{Param, Preset, param};
 use crate::describe::unit::Unit;
@@ -547,53 +551,3 @@ const fn of_files(
 const fn ycsb(name: &'static str, help: &'static str) -> Preset {
     of_files(name, help, &[], &YCSB)
 }
-
-/// Parameters that may follow the path of a filebench script.
-pub static SCRIPT: Preset = of_files(
-    "SCRIPT.f",
-    "a path to a filebench script",
-    &[],
-    &[
-        param("ops", "0", Unit::Limit, OPS.help),
-        param(
-            "time",
-            "0",
-            Unit::Time,
-            "virtual run time; 0 for that of the script",
-        ),
-    ],
-);
-
-/// Parameters that may follow the path of a trace of file calls.
-pub static CALLS: Preset = of_files(
-    "CALLS.flt",
-    "a path to a trace of file calls, as flashloom record makes them",
-    &[],
-    &[
-        param(
-            "think",
-            "yes",
-            YES_NO,
-            "whether threads keep the recorded pauses",
-        ),
-        param(
-            "order",
-            "data",
-            Unit::Choice(&["data", "names"]),
-            "order across threads: of all calls on a file, or only of calls on names and \
-             descriptors",
-        ),
-        param(
-            "hints",
-            "yes",
-            YES_NO,
-            "whether files get the lifetime hints that the program set",
-        ),
-        param(
-            "ops",
-            "0",
-            Unit::Limit,
-            "number of calls to replay, from the first one; 0 for all",
-        ),
-    ],
-);

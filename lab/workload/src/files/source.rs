@@ -21,6 +21,9 @@ pub enum Turn {
     Call {
         /// Think time before the call.
         think: Ns,
+        /// Time since the call was due, which its latency includes; 0 unless the workload fixes the
+        /// times of its calls.
+        late: Ns,
         /// Call to make.
         call: Call,
         /// Recorded result of the call; `None` if there is no recording.
@@ -40,6 +43,7 @@ impl Turn {
     pub const fn now(call: Call) -> Self {
         Self::Call {
             think: Ns::ZERO,
+            late: Ns::ZERO,
             call,
             expect: None,
         }

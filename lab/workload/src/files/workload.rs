@@ -20,7 +20,7 @@ use super::trace::FileTrace;
 use super::ycsb::bench::Benchmarks;
 use super::ycsb::{self, Ycsb};
 use crate::describe::spec::Spec;
-use crate::describe::unit::{length, lengths, percent, size, theta, time};
+use crate::describe::unit::{length, lengths, percent, size, speed, theta, time};
 use crate::describe::{PRESETS, WorkloadError, existing, unknown};
 use crate::generate::Theta;
 use input::named::ParamError;
@@ -100,7 +100,7 @@ impl FileWorkload {
         if FileTrace::is_at(path) {
             let spec = Spec::parse(&CALLS, path, params)?;
             let options = replay::Options {
-                think: spec.text("think") == "yes",
+                pace: pace(&spec),
                 order_data: spec.text("order") == "data",
                 hints: spec.text("hints") == "yes",
                 ops: limit(spec.number("ops")),
@@ -167,6 +167,12 @@ impl FileWorkload {
         let groups = ace.groups()?.into_iter();
         let groups = groups.map(|group| group.into_iter().map(one).collect());
         Some(groups.collect())
+    }
+
+    /// Whether it is a recording whose threads pause as they did.
+    #[must_use]
+    pub fn keeps_pauses(&self) -> bool {
+        matches!(&self.kind, Kind::Trace(_, options) if options.pace == replay::Pace::Think)
     }
 
     /// Number of calls, if the parameters bound it and no time limit applies.
@@ -429,6 +435,15 @@ fn anything_of(spec: &Spec) -> Anything {
         room: spec.value("room", size).0,
         ops: spec.number("ops"),
         until: until(spec),
+    }
+}
+
+/// The pace of a recording's calls.
+fn pace(spec: &Spec) -> replay::Pace {
+    match (spec.value("speed", speed), spec.text("think")) {
+        (0, "yes") => replay::Pace::Think,
+        (0, _) => replay::Pace::Peak,
+        (speed, _) => replay::Pace::Arrivals(speed),
     }
 }
 

@@ -278,6 +278,7 @@ impl Source for Caller {
         let think = if rests { REST } else { Ns(rng.below(THINK)) };
         Turn::Call {
             think,
+            late: Ns::ZERO,
             call: self.draw(thread),
             expect: None,
         }

@@ -1,6 +1,7 @@
 //! Replay of a recording of file calls on another file system.
 //!
-//! Each thread makes its calls in their order, with the recorded pauses or with none. A call of one
+//! Each thread makes its calls in their order: with the recorded pauses, with none, or at the
+//! recorded times, divided by a speed. A call of one
 //! thread may depend on the effects of another thread's call, so a call waits for calls of other
 //! threads that began earlier and conflict with it:
 //!
@@ -34,6 +35,9 @@ use units::Ns;
 
 /// Upper bound on the calls that have been read and have not ended.
 pub const WINDOW: usize = 1 << 16;
+
+/// The speed of the recording itself, in millionths.
+pub const MILLION: u64 = 1_000_000;
 
 /// Source of recorded events, read one by one.
 pub trait Recording: Send {
@@ -114,11 +118,23 @@ impl Recording for Recorded {
     }
 }
 
+/// Times of the calls of a replay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// Each thread pauses between its calls as it did in the recording.
+    Think,
+    /// Each thread makes its next call as soon as the last one has ended.
+    Peak,
+    /// Each call is due at its recorded time, divided by this number of millionths; a call that
+    /// cannot begin then counts its lateness as latency.
+    Arrivals(u64),
+}
+
 /// Options of a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Whether threads pause as they did in the recording.
-    pub think: bool,
+    /// Times of the calls.
+    pub pace: Pace,
     /// Whether conflicting calls on the contents of one file keep their order.
     pub order_data: bool,
     /// Whether write-life hints are replayed.
@@ -131,7 +147,7 @@ impl Default for Options {
     /// Pauses, order of contents and hints as recorded, to the end of the recording.
     fn default() -> Self {
         Self {
-            think: true,
+            pace: Pace::Think,
             order_data: true,
             hints: true,
             ops: None,
@@ -351,12 +367,14 @@ impl<R: Recording> Replay<R> {
         let Event {
             step, at, result, ..
         } = item.event;
-        let due = line.ended.map_or(at, |ended| ended + step.think);
+        let due = match self.options.pace {
+            Pace::Think => line.ended.map_or(at, |ended| ended + step.think).max(now),
+            Pace::Peak => now,
+            Pace::Arrivals(speed) => at.scaled(MILLION, speed),
+        };
         Turn::Call {
-            think: match self.options.think {
-                true => due.max(now).since(now),
-                false => Ns::ZERO,
-            },
+            think: due.max(now).since(now),
+            late: now.max(due).since(due),
             call: step.call,
             expect: Some(result),
         }
