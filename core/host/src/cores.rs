@@ -18,7 +18,7 @@ pub(crate) struct Core {
     sim: Sim,
     /// Reserved work, in order of arrival.
     work: Timeline,
-    /// Taken for an instant by each reservation of work, and while the core is held.
+    /// Taken while the core is held, and for an instant by work that waited for it.
     turn: Semaphore,
 }
 
@@ -39,12 +39,8 @@ impl Core {
     /// Reserves `span` of work and returns its end time; None if the core is held.
     #[inline]
     pub(crate) fn reserve(&self, span: Ns) -> Option<Ns> {
-        if !self.turn.try_take(1) {
-            return None;
-        }
-        let over = self.work.reserve(self.sim.now(), span);
-        self.turn.put(1);
-        Some(over)
+        let is_free = self.turn.free() > 0;
+        is_free.then(|| self.work.reserve(self.sim.now(), span))
     }
 
     /// Reserves `span` of work once the core is not held, and returns its end time.

@@ -140,14 +140,16 @@ impl Row {
 
     /// The blocks of the participating planes, in the order of planes.
     pub fn blocks(&self) -> impl Iterator<Item = BlockId> + use<> {
-        let row = *self;
-        (0..MAX_PLANES as u32)
-            .filter(move |plane| row.planes >> plane & 1 == 1)
-            .map(move |plane| BlockId {
+        let mut row = *self;
+        std::iter::from_fn(move || {
+            let plane = row.planes.trailing_zeros();
+            row.planes &= row.planes.wrapping_sub(1);
+            Some(BlockId {
                 die: row.die,
                 plane,
-                block: row.blocks[plane as usize],
+                block: *row.blocks.get(plane as usize)?,
             })
+        })
     }
 }
 
@@ -297,14 +299,11 @@ impl Geometry {
     /// Rejects a row outside this flash with [`NandError::NoSuchRow`].
     #[inline]
     pub(crate) fn check(&self, row: &Row) -> Result<(), NandError> {
-        let blocks = row.blocks[..self.planes as usize].iter().enumerate();
         let fits = row.die < self.dies()
             && row.page < self.pages_per_block
             && row.planes != 0
             && u32::from(row.planes) >> self.planes == 0
-            && blocks.fold(true, |fits, (plane, &block)| {
-                fits & (block < self.blocks_per_plane || row.planes >> plane & 1 == 0)
-            });
+            && row.blocks().all(|id| id.block < self.blocks_per_plane);
         if fits {
             Ok(())
         } else {

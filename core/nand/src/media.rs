@@ -199,6 +199,17 @@ impl Media {
         stored.page(self.slot(page))
     }
 
+    /// One spare word of a page; None if the page cannot be read.
+    #[inline]
+    #[must_use]
+    pub fn word(&self, block: BlockId, page: u32, index: usize) -> Option<u32> {
+        match (&self.past, self.stored(block)) {
+            (Some(past), None) => (page < self.readable[self.geometry.index(block)])
+                .then(|| past.word(block, page, index as u32)),
+            _ => Some(self.page(block, page)?.word(index)),
+        }
+    }
+
     fn past_page(&self, block: BlockId, page: u32) -> Option<Page<'_>> {
         let past = self.past.as_deref()?;
         let held = past.block(block);

@@ -11,7 +11,6 @@
 //! task whose number it took.
 
 use crate::kernel::{OBSERVER, Slot};
-use crate::queue::Key;
 use crate::{Sim, TaskId};
 use std::future::Future;
 use std::rc::Weak;
@@ -26,7 +25,7 @@ pub trait Actor {
 
 /// The number of an actor of one kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ActorId(u32);
+pub struct ActorId(pub(crate) u32);
 
 /// Schedules events with a fixed number of an actor. Events cannot be taken back: the actor
 /// recognises those that it has superseded by their sequence numbers.
@@ -58,7 +57,7 @@ impl Sim {
     /// Registers an actor with this kernel.
     #[must_use]
     pub fn enroll(&self, actor: Weak<dyn Actor>) -> ActorId {
-        let mut actors = self.state.actors.borrow_mut();
+        let actors = &mut self.state.tables.borrow_mut().actors;
         actors.push(actor);
         ActorId(actors.len() as u32 - 1)
     }
@@ -69,13 +68,10 @@ impl Sim {
     /// If tasks and timers together exceed sixteen million.
     #[must_use]
     pub fn timer(&self, actor: ActorId, number: u32) -> Timer {
-        let mut timers = self.state.actor_timers.borrow_mut();
-        timers.push((actor, number));
-        let id = OBSERVER.0 - timers.len() as u32;
-        assert!(
-            self.state.tasks.borrow().len() <= id as usize,
-            "too many timers"
-        );
+        let mut tables = self.state.tables.borrow_mut();
+        tables.actor_timers.push((actor, number));
+        let id = OBSERVER.0 - tables.actor_timers.len() as u32;
+        assert!(tables.tasks.len() <= id as usize, "too many timers");
         Timer {
             sim: self.clone(),
             id: TaskId(id),
@@ -100,9 +96,10 @@ impl Sim {
     /// # Panics
     /// If `id` is not a record.
     pub fn end_record(&self, id: TaskId) {
-        let slot = std::mem::take(&mut self.state.tasks.borrow_mut()[id.index()]);
+        let mut tables = self.state.tables.borrow_mut();
+        let slot = std::mem::take(&mut tables.tasks[id.index()]);
         assert!(matches!(slot, Slot::Record(..)), "a task ends by itself");
-        self.state.free.borrow_mut().push(id);
+        tables.free.push(id);
     }
 
     /// Replaces a record by a task of the same number, for an actor to return from its event.
@@ -110,39 +107,9 @@ impl Sim {
     /// # Panics
     /// If `id` is not a record.
     pub fn turn_into_task(&self, id: TaskId, future: impl Future<Output = ()> + 'static) {
-        let slot = &mut self.state.tasks.borrow_mut()[id.index()];
+        let task = Slot::Task(Box::pin(future));
+        let slot = &mut self.state.tables.borrow_mut().tasks[id.index()];
         assert!(matches!(slot, Slot::Record(..)), "it is a task already");
-        *slot = Slot::Task(Box::pin(future));
-    }
-
-    /// Actor and number of a timer.
-    #[inline]
-    pub(crate) fn timer_of(&self, id: TaskId) -> Option<(ActorId, u32)> {
-        let timers = self.state.actor_timers.borrow();
-        let index = (OBSERVER.0 - id.0).checked_sub(1)?;
-        timers.get(index as usize).copied()
-    }
-
-    /// Runs the event of `key` for `number` of `actor`, and the task that it wakes. Returns false
-    /// if the actor was dropped.
-    #[inline]
-    pub(crate) fn deliver(&self, key: Key, actor: ActorId, number: u32) -> bool {
-        let actor = self.state.actors.borrow()[actor.0 as usize].upgrade();
-        let Some(actor) = actor else { return false };
-        self.begin(key);
-        if let Some(task) = actor.event(number, key.sequence()) {
-            self.resume(task, key);
-        }
-        true
-    }
-
-    /// Calls `actor` with `number` within the event of `key`; does nothing if it was dropped.
-    #[inline]
-    pub(crate) fn call(&self, key: Key, actor: ActorId, number: u32) {
-        let actor = self.state.actors.borrow()[actor.0 as usize].upgrade();
-        let task = actor.and_then(|actor| actor.event(number, key.sequence()));
-        if let Some(task) = task {
-            self.resume(task, key);
-        }
+        *slot = task;
     }
 }

@@ -25,9 +25,10 @@ struct Node {
 pub(crate) struct Calendar {
     heap: Heap,
     nodes: Vec<Node>,
-    free: Vec<u32>,
+    /// First unused node, which leads to the others; past the end without one.
+    free: u32,
     /// Last node of each bucket with keys; its successor is the first one.
-    last: Box<[u32]>,
+    last: Box<[u32; BUCKETS]>,
     /// One bit for each bucket with keys, and one for each of these words.
     words: [u64; BUCKETS / 64],
     summary: u64,
@@ -40,8 +41,8 @@ impl Default for Calendar {
         Self {
             heap: Heap::default(),
             nodes: Vec::new(),
-            free: Vec::new(),
-            last: vec![0; BUCKETS].into_boxed_slice(),
+            free: 0,
+            last: Box::new([0; BUCKETS]),
             words: [0; BUCKETS / 64],
             summary: 0,
             base: 0,
@@ -90,15 +91,21 @@ impl Calendar {
     /// Adds a node after `before`, or one that is its own successor.
     #[inline]
     fn add(&mut self, key: Key, before: Option<u32>) -> u32 {
-        let node = self.free.pop().unwrap_or_else(|| {
-            self.nodes.push(Node { key, next: 0 });
-            self.nodes.len() as u32 - 1
-        });
+        let node = self.free;
         let next = match before {
             Some(before) => std::mem::replace(&mut self.nodes[before as usize].next, node),
             None => node,
         };
-        self.nodes[node as usize] = Node { key, next };
+        match self.nodes.get_mut(node as usize) {
+            Some(unused) => {
+                self.free = unused.next;
+                *unused = Node { key, next };
+            }
+            None => {
+                self.nodes.push(Node { key, next });
+                self.free = node + 1;
+            }
+        }
         node
     }
 
@@ -135,7 +142,7 @@ impl Calendar {
 
     /// Removes the first key, if it is below `limit`.
     #[inline]
-    pub(crate) fn pop_below(&mut self, limit: Option<Key>) -> Option<Key> {
+    pub(crate) fn pop_below(&mut self, limit: Key) -> Option<Key> {
         let far = self.heap.peek();
         let Some(bucket) = self.first_bucket() else {
             let far = far?;
@@ -147,25 +154,26 @@ impl Calendar {
         {
             return self.pop_far(far, limit);
         }
-        if limit.is_some_and(|limit| limit < near) {
+        if limit <= near {
             return None;
         }
         let last = self.last[bucket];
+        let next = std::mem::replace(&mut self.nodes[node as usize].next, self.free);
+        self.free = node;
         if node == last {
             let word = bucket / 64;
             self.words[word] &= !(1 << (bucket % 64));
             self.summary &= !(u64::from(self.words[word] == 0) << word);
         } else {
-            self.nodes[last as usize].next = self.nodes[node as usize].next;
+            self.nodes[last as usize].next = next;
         }
-        self.free.push(node);
         self.base = bucket_of(near);
         Some(near)
     }
 
     #[inline]
-    fn pop_far(&mut self, far: Key, limit: Option<Key>) -> Option<Key> {
-        if limit.is_some_and(|limit| limit < far) {
+    fn pop_far(&mut self, far: Key, limit: Key) -> Option<Key> {
+        if limit <= far {
             return None;
         }
         self.base = self.base.max(bucket_of(far));
@@ -202,11 +210,11 @@ mod tests {
                     model.insert(key);
                 } else {
                     assert_eq!(calendar.peek(), model.first().copied());
-                    let limit = rng
-                        .chance(1, 4)
-                        .then(|| Key::new(now + Ns(rng.below(100)), sequence, TaskId(0)));
-                    let below = |key: &Key| limit.is_none_or(|limit| *key < limit);
-                    let expected = model.first().copied().filter(below);
+                    let limit = match rng.chance(1, 4) {
+                        true => Key::new(now + Ns(rng.below(100)), sequence, TaskId(0)),
+                        false => Key::after(crate::queue::END),
+                    };
+                    let expected = model.first().copied().filter(|key| *key < limit);
                     assert_eq!(calendar.pop_below(limit), expected);
                     if let Some(key) = expected {
                         model.remove(&key);

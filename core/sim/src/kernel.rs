@@ -53,18 +53,72 @@ pub(crate) struct State {
     sequence: Cell<u64>,
     events: Cell<u64>,
     current: Cell<u32>,
-    timers: RefCell<Calendar>,
-    /// Tasks woken at `now`, in order of their sequence numbers.
-    ready: RefCell<VecDeque<Key>>,
-    pub(crate) tasks: RefCell<Vec<Slot>>,
-    pub(crate) free: RefCell<Vec<TaskId>>,
-    pub(crate) actors: RefCell<Vec<Weak<dyn Actor>>>,
+    pub(crate) tables: RefCell<Tables>,
+    watchdogs: RefCell<Vec<Watchdog>>,
+}
+
+/// Scheduled events, and the tasks and actors that they are for.
+#[derive(Default)]
+pub(crate) struct Tables {
+    timers: Calendar,
+    /// Tasks woken at the current time, in order of their sequence numbers.
+    ready: VecDeque<Key>,
+    pub(crate) tasks: Vec<Slot>,
+    pub(crate) free: Vec<TaskId>,
+    pub(crate) actors: Vec<Weak<dyn Actor>>,
     /// Timers of actors; they are numbered downwards from the observer.
-    pub(crate) actor_timers: RefCell<Vec<(ActorId, u32)>>,
+    pub(crate) actor_timers: Vec<(ActorId, u32)>,
     /// The observer task. Its slot and number are separate, so the numbers of all other
     /// tasks are the same with and without an observer.
-    observer: RefCell<Option<Task>>,
-    watchdogs: RefCell<Vec<Watchdog>>,
+    observer: Option<Task>,
+}
+
+/// The receiver of an event.
+enum Due {
+    Actor(Rc<dyn Actor>, u32),
+    Task(Task),
+    /// It has ended, or is being polled.
+    Nothing,
+}
+
+impl Tables {
+    #[inline]
+    fn pop_below(&mut self, bound: Key) -> Option<Key> {
+        let Some(&first) = self.ready.front() else {
+            return self.timers.pop_below(bound);
+        };
+        let timer = self.timers.pop_below(first.min(bound));
+        if timer.is_some() || first >= bound {
+            return timer;
+        }
+        self.ready.pop_front()
+    }
+
+    /// The receiver of events for `id`. A task is out of its slot from then on.
+    #[inline]
+    fn due(&mut self, id: TaskId) -> Due {
+        let (actor, number) = match self.tasks.get_mut(id.index()) {
+            Some(&mut Slot::Record(actor, number)) => (actor, number),
+            Some(slot) => {
+                return match std::mem::take(slot) {
+                    Slot::Task(task) => Due::Task(task),
+                    _ => Due::Nothing,
+                };
+            }
+            // The index wraps for the observer.
+            None => match self
+                .actor_timers
+                .get((OBSERVER.0 - 1).wrapping_sub(id.0) as usize)
+            {
+                Some(&timer) => timer,
+                None => return self.observer.take().map_or(Due::Nothing, Due::Task),
+            },
+        };
+        match self.actors[actor.0 as usize].upgrade() {
+            Some(actor) => Due::Actor(actor, number),
+            None => Due::Nothing,
+        }
+    }
 }
 
 /// A handle on a kernel, with which tasks read the clock, sleep and spawn tasks.
@@ -127,9 +181,7 @@ impl Kernel {
     /// Runs everything scheduled up to and including `time`, then sets the clock
     /// to it.
     pub fn run_until(&self, time: Ns) {
-        while self.sim.next_time().is_some_and(|next| next <= time) {
-            self.step();
-        }
+        while self.sim.next_time().is_some_and(|next| next <= time) && self.step_to(time) {}
         self.sim.state.now.set(self.sim.now().max(time));
     }
 
@@ -148,14 +200,28 @@ impl Kernel {
     }
 
     /// Runs the next event. Returns false if none is scheduled, and no watchdog has scheduled one.
+    #[inline]
     pub fn step(&self) -> bool {
+        self.step_to(END)
+    }
+
+    /// As [`Kernel::step`], for an event up to and including `limit`.
+    fn step_to(&self, limit: Ns) -> bool {
+        let bound = Key::after(limit);
         loop {
-            while let Some(key) = self.sim.pop() {
-                if self.sim.run(key) {
-                    return true;
+            let mut tables = self.sim.state.tables.borrow_mut();
+            while let Some(key) = tables.pop_below(bound) {
+                let due = tables.due(key.task());
+                if let Due::Nothing = due {
+                    continue;
                 }
+                drop(tables);
+                self.sim.begin(key);
+                self.sim.run(key, due);
+                return true;
             }
-            if !self.sim.ask_watchdogs() {
+            drop(tables);
+            if self.sim.next_time().is_some() || !self.sim.ask_watchdogs() {
                 return false;
             }
         }
@@ -183,7 +249,7 @@ impl Kernel {
                 return;
             };
             if reached >= next {
-                self.step();
+                self.step_to(next);
             } else {
                 self.run_until(reached);
             }
@@ -195,10 +261,10 @@ impl Drop for Kernel {
     fn drop(&mut self) {
         // Tasks hold handles on the kernel. Moving the tasks out of the state breaks
         // the reference cycle and lets their destructors find the state intact.
-        let tasks = std::mem::take(&mut *self.sim.state.tasks.borrow_mut());
-        let observer = self.sim.state.observer.take();
-        let watchdogs = self.sim.state.watchdogs.take();
-        drop((tasks, observer, watchdogs));
+        let mut tables = self.sim.state.tables.borrow_mut();
+        let tasks = (std::mem::take(&mut tables.tasks), tables.observer.take());
+        drop(tables);
+        drop((tasks, self.sim.state.watchdogs.take()));
     }
 }
 
@@ -219,8 +285,9 @@ impl Sim {
     /// Time of the next event; None if none is scheduled.
     #[must_use]
     pub fn next_time(&self) -> Option<Ns> {
-        if self.state.ready.borrow().is_empty() {
-            self.state.timers.borrow().peek().map(Key::time)
+        let tables = self.state.tables.borrow();
+        if tables.ready.is_empty() {
+            tables.timers.peek().map(Key::time)
         } else {
             Some(self.now())
         }
@@ -277,7 +344,7 @@ impl Sim {
     pub(crate) fn schedule(&self, time: Ns, task: TaskId) -> u64 {
         let sequence = self.next_sequence();
         let key = Key::new(time, sequence, task);
-        self.state.timers.borrow_mut().push(key);
+        self.state.tables.borrow_mut().timers.push(key);
         sequence
     }
 
@@ -285,7 +352,7 @@ impl Sim {
     #[inline]
     pub fn wake(&self, task: TaskId) {
         let key = Key::new(self.now(), self.next_sequence(), task);
-        self.state.ready.borrow_mut().push_back(key);
+        self.state.tables.borrow_mut().ready.push_back(key);
     }
 
     /// Starts a task; the handle waits for its result.
@@ -325,7 +392,8 @@ impl Sim {
     /// # Panics
     /// If a kernel already has an observer.
     pub fn spawn_observer(&self, future: impl Future<Output = ()> + 'static) {
-        let before = self.state.observer.replace(Some(Box::pin(future)));
+        let task: Task = Box::pin(future);
+        let before = self.state.tables.borrow_mut().observer.replace(task);
         assert!(before.is_none(), "two tasks observe at once");
         self.wake(OBSERVER);
     }
@@ -344,15 +412,15 @@ impl Sim {
     }
 
     pub(crate) fn place(&self, slot: Slot) -> TaskId {
-        let mut tasks = self.state.tasks.borrow_mut();
-        if let Some(id) = self.state.free.borrow_mut().pop() {
-            tasks[id.index()] = slot;
+        let tables = &mut *self.state.tables.borrow_mut();
+        if let Some(id) = tables.free.pop() {
+            tables.tasks[id.index()] = slot;
             return id;
         }
-        let most = OBSERVER.index() - self.state.actor_timers.borrow().len();
-        assert!(tasks.len() < most, "too many tasks at once");
-        tasks.push(slot);
-        TaskId((tasks.len() - 1) as u32)
+        let most = OBSERVER.index() - tables.actor_timers.len();
+        assert!(tables.tasks.len() < most, "too many tasks at once");
+        tables.tasks.push(slot);
+        TaskId((tables.tasks.len() - 1) as u32)
     }
 
     #[inline]
@@ -362,82 +430,48 @@ impl Sim {
         sequence
     }
 
-    #[inline]
-    fn pop(&self) -> Option<Key> {
-        let mut ready = self.state.ready.borrow_mut();
-        let timer = self
-            .state
-            .timers
-            .borrow_mut()
-            .pop_below(ready.front().copied());
-        timer.or_else(|| ready.pop_front())
-    }
-
-    /// Runs the event of `key`. Returns false if its task or actor has ended.
-    #[inline]
-    fn run(&self, key: Key) -> bool {
-        let id = key.task();
-        let record = match self.state.tasks.borrow().get(id.index()) {
-            Some(&Slot::Record(actor, number)) => Some((actor, number)),
-            Some(_) => None,
-            None => self.timer_of(id),
-        };
-        match record {
-            Some((actor, number)) => {
-                self.state.current.set(id.0);
-                self.deliver(key, actor, number)
-            }
-            None => self.run_task(key, id),
-        }
-    }
-
-    fn run_task(&self, key: Key, id: TaskId) -> bool {
-        let task = match self.state.tasks.borrow_mut().get_mut(id.index()) {
-            Some(slot) => std::mem::take(slot),
-            None => self.state.observer.take().map_or(Slot::Empty, Slot::Task),
-        };
-        let Slot::Task(task) = task else { return false };
-        self.begin(key);
-        self.poll(id, task);
-        true
-    }
-
     /// Advances the clock to the event of `key` and counts it.
     #[inline]
-    pub(crate) fn begin(&self, key: Key) {
+    fn begin(&self, key: Key) {
         debug_assert!(key.time() >= self.now(), "time never goes back");
         self.state.now.set(key.time());
         self.state.events.set(self.state.events.get() + 1);
     }
 
-    /// Polls a task, or calls a record, within the event of `key`; does nothing if it has ended.
+    /// Polls or calls the receiver of `key`, and all that it resumes within the same event.
     #[inline]
-    pub(crate) fn resume(&self, id: TaskId, key: Key) {
-        let slot = match &mut self.state.tasks.borrow_mut()[id.index()] {
-            &mut Slot::Record(actor, number) => Slot::Record(actor, number),
-            slot => std::mem::take(slot),
-        };
-        match slot {
-            Slot::Empty => {}
-            Slot::Record(actor, number) => {
-                self.state.current.set(id.0);
-                self.call(key, actor, number);
+    fn run(&self, key: Key, mut due: Due) {
+        let mut id = key.task();
+        loop {
+            match due {
+                Due::Nothing => return,
+                Due::Task(task) => return self.poll(id, task),
+                Due::Actor(actor, number) => {
+                    self.state.current.set(id.0);
+                    let Some(next) = actor.event(number, key.sequence()) else {
+                        return;
+                    };
+                    id = next;
+                }
             }
-            Slot::Task(task) => self.poll(id, task),
+            due = self.state.tables.borrow_mut().due(id);
         }
     }
 
-    #[inline]
     fn poll(&self, id: TaskId, mut task: Task) {
         self.state.current.set(id.0);
         let mut context = Context::from_waker(Waker::noop());
         let ended = task.as_mut().poll(&mut context).is_ready();
-        if id == OBSERVER {
-            self.state.observer.replace((!ended).then_some(task));
-        } else if ended {
-            self.state.free.borrow_mut().push(id);
+        let mut tables = self.state.tables.borrow_mut();
+        if ended {
+            if id != OBSERVER {
+                tables.free.push(id);
+            }
+            drop(tables);
+        } else if id == OBSERVER {
+            tables.observer = Some(task);
         } else {
-            self.state.tasks.borrow_mut()[id.index()] = Slot::Task(task);
+            tables.tasks[id.index()] = Slot::Task(task);
         }
     }
 }

@@ -30,6 +30,14 @@ impl Key {
         Self(high | u128::from(sequence) << TASK_BITS | u128::from(task.0))
     }
 
+    /// The first key that is later than all keys of `time`.
+    pub(crate) fn after(time: Ns) -> Self {
+        match time < END {
+            true => Self::new(Ns(time.0 + 1), 0, TaskId(0)),
+            false => Self(u128::MAX),
+        }
+    }
+
     #[inline]
     pub(crate) const fn time(self) -> Ns {
         Ns((self.0 >> (SEQUENCE_BITS + TASK_BITS)) as u64)

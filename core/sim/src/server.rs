@@ -53,12 +53,11 @@ pub struct Service {
 #[derive(Clone, Copy)]
 struct Job {
     number: u32,
-    service: Service,
-    arrival: u64,
-    /// End of service while in service.
-    ends: Ns,
-    left: Ns,
+    class: Class,
+    suspendable: bool,
     suspensions: u32,
+    arrival: u64,
+    left: Ns,
 }
 
 /// A server of one job at a time, with a queue per class. The caller passes the events of its
@@ -69,8 +68,12 @@ pub struct Server {
     /// Sequence number of the event that ends the running job.
     due: u64,
     running: Option<Job>,
+    /// End of the running job.
+    ends: Ns,
     suspended: Vec<Job>,
     waiting: [VecDeque<Job>; CLASSES],
+    /// One bit for each class with waiting jobs.
+    occupied: u8,
     arrivals: u64,
     bypasses: u32,
     meter: Meter,
@@ -85,8 +88,10 @@ impl Server {
             timer,
             due: 0,
             running: None,
+            ends: Ns::ZERO,
             suspended: Vec::new(),
             waiting: Default::default(),
+            occupied: 0,
             arrivals: 0,
             bypasses: 0,
             meter: Meter::default(),
@@ -98,11 +103,11 @@ impl Server {
     pub fn arrive(&mut self, number: u32, service: Service) {
         let job = Job {
             number,
-            service,
-            arrival: self.arrivals,
-            ends: Ns::ZERO,
-            left: service.span,
+            class: service.class,
+            suspendable: service.suspendable,
             suspensions: 0,
+            arrival: self.arrivals,
+            left: service.span,
         };
         self.arrivals += 1;
         self.meter.add(service.span);
@@ -115,7 +120,10 @@ impl Server {
                 self.suspend(running);
                 self.start(job);
             }
-            Some(_) => self.waiting[usize::from(service.class.0)].push_back(job),
+            Some(_) => {
+                self.occupied |= 1 << job.class.0;
+                self.waiting[usize::from(job.class.0)].push_back(job);
+            }
         }
     }
 
@@ -153,30 +161,29 @@ impl Server {
     }
 
     fn may_suspend(&self, running: &Job, class: Class) -> bool {
-        running.service.suspendable
-            && class < running.service.class
+        running.suspendable
+            && class < running.class
             && running.suspensions < self.discipline.suspend_limit
     }
 
     #[inline]
-    fn start(&mut self, mut job: Job) {
-        job.ends = self.timer.now() + job.left;
-        self.due = self.timer.set(job.ends);
+    fn start(&mut self, job: Job) {
+        self.ends = self.timer.now() + job.left;
+        self.due = self.timer.set(self.ends);
         self.running = Some(job);
     }
 
     /// Whether no job of this class or an earlier one waits or is suspended: a job may
     /// bypass later classes, never its own.
     fn would_be_first(&self, class: Class) -> bool {
-        let earlier = &self.waiting[..=usize::from(class.0)];
         let mut suspended = self.suspended.iter();
-        earlier.iter().all(VecDeque::is_empty) && suspended.all(|job| job.service.class > class)
+        self.occupied & ((2 << class.0) - 1) == 0 && suspended.all(|job| job.class > class)
     }
 
     fn suspend(&mut self, mut job: Job) {
         let cost = self.discipline.suspend_cost;
         self.meter.add(cost);
-        job.left = job.ends.since(self.timer.now()) + cost;
+        job.left = self.ends.since(self.timer.now()) + cost;
         job.suspensions += 1;
         self.suspended.push(job);
     }
@@ -184,12 +191,28 @@ impl Server {
     /// Removes the job to serve next from its queue or from the suspended jobs.
     #[inline]
     fn next(&mut self) -> Option<Job> {
-        let occupied = self.waiting.iter().filter(|w| !w.is_empty()).count();
-        if self.suspended.is_empty() && occupied <= 1 {
-            // The common case: at most one candidate.
-            self.bypasses = 0;
-            return self.waiting.iter_mut().find_map(VecDeque::pop_front);
+        let classes = self.occupied;
+        if !self.suspended.is_empty() || classes & classes.wrapping_sub(1) != 0 {
+            return self.choose();
         }
+        // The common case: at most one class has candidates.
+        self.bypasses = 0;
+        match classes {
+            0 => None,
+            _ => self.take(Class(classes.trailing_zeros() as u8)),
+        }
+    }
+
+    /// Removes the first waiting job of a class.
+    fn take(&mut self, class: Class) -> Option<Job> {
+        let queue = &mut self.waiting[usize::from(class.0)];
+        let job = queue.pop_front();
+        self.occupied &= !(u8::from(queue.is_empty()) << class.0);
+        job
+    }
+
+    /// As [`Server::next`], among several candidates.
+    fn choose(&mut self) -> Option<Job> {
         let first = self.candidates().min_by_key(|c| (c.class, c.arrival))?;
         let oldest = self.candidates().min_by_key(|c| c.arrival)?;
         let bypasses = first.arrival != oldest.arrival;
@@ -205,7 +228,7 @@ impl Server {
         };
         match chosen.suspended {
             Some(position) => Some(self.suspended.remove(position)),
-            None => self.waiting[usize::from(chosen.class.0)].pop_front(),
+            None => self.take(chosen.class),
         }
     }
 
@@ -216,7 +239,7 @@ impl Server {
         let heads = self.waiting.iter().filter_map(|w| w.front());
         let heads = heads.map(|job| (job, None));
         suspended.chain(heads).map(|(job, suspended)| Candidate {
-            class: job.service.class,
+            class: job.class,
             arrival: job.arrival,
             suspended,
         })

@@ -171,9 +171,16 @@ impl Semaphore {
     }
 
     /// Gives back `permits` and grants free permits to waiters, in order of arrival.
+    #[inline]
     pub fn put(&self, permits: usize) {
         let mut state = self.permits.borrow_mut();
         state.free += permits;
+        if !state.waiters.is_empty() {
+            self.grant(&mut state);
+        }
+    }
+
+    fn grant(&self, state: &mut Permits) {
         while let Some(waiter) = state.waiters.front() {
             if waiter.permits > state.free {
                 break;

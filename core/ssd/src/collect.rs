@@ -272,7 +272,7 @@ impl Core {
         let first = unit * self.layout.unit;
         let pages = line * self.layout.line_pages + first;
         for (offset, page) in (first..).zip(pages..pages + self.layout.unit) {
-            if !state.lines.is_valid(page) {
+            if !state.lines.is_valid_in(line, page) {
                 continue;
             }
             let at = self.layout.place(offset);
@@ -295,18 +295,13 @@ impl Core {
         }
     }
 
-    fn row_to_copy(&self, copy: &Copying) -> Row {
-        let source = &copy.source;
-        let row = self.row(&self.state.borrow(), copy.line, source.unit, source.row);
-        Row {
-            planes: source.planes,
-            ..row
-        }
-    }
-
     /// Marks the line of `copy` as being read, and returns the row, bytes and priority of the read.
     pub(crate) fn begin_copy(&self, copy: &Copying) -> (Row, u32, Priority) {
-        let row = self.row_to_copy(copy);
+        let source = &copy.source;
+        let row = Row {
+            planes: source.planes,
+            ..self.row(&self.state.borrow(), copy.line, source.unit, source.row)
+        };
         self.begin_reading(copy.line, ReadCause::Gc, row);
         let bytes = copy.source.pages.len() as u32 * self.layout.page_bytes() as u32;
         (row, bytes, Priority::Normal)
@@ -354,14 +349,11 @@ impl Core {
 
     /// Adds mapped page and origin that the spare area names for each flash page of `copy`.
     fn read_names(&self, copy: &Copying, names: &mut Vec<(u32, u16)>) {
-        let row = self.row_to_copy(copy);
-        let media = self.nand.media();
+        let (state, media) = (self.state.borrow(), self.nand.media());
         let name = |&place: &u32| {
-            let (_, offset) = self.layout.line_of(place);
-            let at = self.layout.place(offset);
-            let page = media.page(crate::Layout::block(&row, at.plane), at.row);
-            let page = page.expect("a valid page is readable");
-            let word = page.word(at.sector as usize);
+            let at = self.flash_page(&state, place);
+            let word = media.word(at.block, at.page, at.sector as usize);
+            let word = word.expect("a valid page is readable");
             word::parse(&self.layout, word).expect("a valid page has a name")
         };
         names.extend(copy.source.pages.iter().map(name));

@@ -171,9 +171,14 @@ impl Core {
     /// The mapped pages that `extent` touches: the first, and one past the last.
     #[inline]
     pub(crate) fn pages_of(&self, extent: Extent) -> (u32, u32) {
-        let per_page = u64::from(self.layout.sectors_per_page) * (UNIT as u64 / SECTOR);
-        let first = extent.start.0 / per_page;
-        (first as u32, extent.end().div_ceil(per_page) as u32)
+        // A mapped page is a power of two.
+        let bits =
+            (UNIT as u64 / SECTOR).trailing_zeros() + self.layout.sectors_per_page.trailing_zeros();
+        let first = extent.start.0 >> bits;
+        (
+            first as u32,
+            ((extent.end() + (1 << bits) - 1) >> bits) as u32,
+        )
     }
 
     /// Firmware time of a command of `pages` mapped pages, without flash.

@@ -9,7 +9,7 @@
 
 use crate::config::DriveConfig;
 use crate::drive::Core;
-use crate::layout::{Layout, NONE};
+use crate::layout::NONE;
 use crate::state::State;
 use nand::BlockId;
 use std::collections::VecDeque;
@@ -72,10 +72,8 @@ impl Core {
 
     /// The flash sectors of the mapped page at `place`: block, page in the block, sectors.
     pub(crate) fn sectors_at(&self, state: &State, place: u32) -> (BlockId, u32, Range<u32>) {
-        let (line, offset) = self.layout.line_of(place);
-        let at = self.layout.place(offset);
-        let row = self.row(state, line, at.unit, at.row);
+        let at = self.flash_page(state, place);
         let sectors = at.sector..at.sector + self.layout.sectors_per_page;
-        (Layout::block(&row, at.plane), at.row, sectors)
+        (at.block, at.page, sectors)
     }
 }

@@ -16,7 +16,7 @@ use crate::config::{ConfigError, DriveConfig, Interface, SpareSplit};
 use crate::journal;
 use crate::raw::RawGeometry;
 use crate::zoned::{self, ZoneLayout};
-use nand::{BlockId, Geometry, MAX_PLANES, Row, UNIT};
+use nand::{Geometry, MAX_PLANES, Row, UNIT};
 use units::Bytes;
 
 /// Marks an absent page, line or slot.
@@ -85,6 +85,7 @@ pub struct Layout {
     /// space for both, else one.
     pub(crate) movers: u32,
     pub(crate) line: Divisor,
+    group_of: Divisor,
     unit_of: Divisor,
     die: Divisor,
     flash_row: Divisor,
@@ -102,8 +103,8 @@ fn tells_hot(config: &DriveConfig, handles: u32) -> bool {
 /// Position of a mapped page within the flash of its line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// Index of the unit in its line.
-    pub(crate) unit: u32,
+    /// Index of the die in the group.
+    pub(crate) die: u32,
     /// Page row in the unit's blocks.
     pub(crate) row: u32,
     pub(crate) plane: u32,
@@ -155,6 +156,7 @@ impl Layout {
             buffer_pages: 0,
             movers: 1,
             line: Divisor::new(units_per_line * unit),
+            group_of: Divisor::new(1),
             unit_of: Divisor::new(unit),
             die: Divisor::new(geometry.dies()),
             flash_row: Divisor::new(geometry.planes * geometry.sectors_per_page()),
@@ -211,6 +213,7 @@ impl Layout {
                 .unwrap_or(u32::MAX),
             movers: 1,
             line: Divisor::new(line_pages),
+            group_of: Divisor::new(lines_per_group),
             unit_of: Divisor::new(unit),
             die: Divisor::new(dies_per_group),
             flash_row: Divisor::new(
@@ -397,11 +400,11 @@ impl Layout {
     #[inline]
     pub(crate) fn place(&self, offset: u32) -> Place {
         let (unit, within) = self.unit_of.split(offset);
-        let (turn, _) = self.die.split(unit);
+        let (turn, die) = self.die.split(unit);
         let (page, in_row) = self.flash_row.split(within);
         let (plane, in_page) = self.flash_page.split(in_row);
         Place {
-            unit,
+            die,
             row: turn * self.geometry.pages_per_program + page,
             plane,
             sector: in_page * self.sectors_per_page,
@@ -422,7 +425,7 @@ impl Layout {
     /// The reclaim group of `line`.
     #[inline]
     pub(crate) fn group(&self, line: u32) -> u32 {
-        line / self.lines_per_group
+        self.group_of.split(line).0
     }
 
     /// The reclaim group of `die`, and the die as an index in its group.
@@ -446,15 +449,6 @@ impl Layout {
         };
         row.blocks[..blocks.len()].copy_from_slice(blocks);
         row
-    }
-
-    /// The block of `row` in `plane`.
-    pub(crate) fn block(row: &Row, plane: u32) -> BlockId {
-        BlockId {
-            die: row.die,
-            plane,
-            block: row.blocks[plane as usize],
-        }
     }
 }
 

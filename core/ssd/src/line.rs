@@ -214,10 +214,10 @@ impl Lines {
         if !self.lines[line as usize].is_past {
             return;
         }
-        let first = line * self.line_pages;
-        for page in first..first + self.line_pages {
-            let was_valid = u64::from(self.was_valid(line, page));
-            self.valid[page as usize / 64] ^= was_valid << (page % 64);
+        let positions = self.past.iter().flat_map(|past| past.valid_positions(line));
+        for position in positions {
+            let page = line * self.line_pages + position;
+            self.valid[page as usize / 64] ^= 1 << (page % 64);
         }
         self.lines[line as usize].is_past = false;
     }
@@ -388,7 +388,7 @@ impl Lines {
     }
 
     #[inline]
-    fn is_valid_in(&self, line: u32, page: u32) -> bool {
+    pub(crate) fn is_valid_in(&self, line: u32, page: u32) -> bool {
         let bit = self.valid[page as usize / 64] >> (page % 64) & 1 == 1;
         bit != (self.lines[line as usize].is_past && self.was_valid(line, page))
     }

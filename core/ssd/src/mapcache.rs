@@ -28,7 +28,7 @@ use crate::map::Where;
 use crate::state::Incoming;
 use entries::Entries;
 pub(crate) use entries::{ENTRY, WriteBack};
-use nand::Priority;
+use nand::Row;
 use pages::Pages;
 use sim::Signal;
 use std::cell::RefCell;
@@ -82,14 +82,6 @@ impl MapCache {
             held: RefCell::new(held),
             loaded: Signal::default(),
         })
-    }
-
-    /// Prefetches the part of the cache that [`Core::touch_map`] needs for `page`.
-    #[inline]
-    pub(crate) fn prefetch(&self, page: u32) {
-        if let Held::Entries(entries) = &*self.held.borrow() {
-            entries.prefetch(page);
-        }
     }
 
     /// Panics if an invariant of the cache does not hold.
@@ -259,15 +251,12 @@ impl Core {
         let Some(place) = self.map_page_on_flash(map_page) else {
             return;
         };
-        let (line, offset) = self.layout.line_of(place);
-        let at = self.layout.place(offset);
-        let mut row = self.row(&self.state.borrow(), line, at.unit, at.row);
-        row.planes = 1 << at.plane;
+        let at = self.flash_page(&self.state.borrow(), place);
+        let (line, row) = (at.line, Row::single(at.block, at.page));
         self.begin_reading(line, ReadCause::Map, row);
         let bytes = self.layout.page_bytes() as u32;
         // A failed read costs its time only: the spare areas name every page, so that no entry is
         // ever lost.
-        let _ = self.nand.read(row, bytes, Priority::Read).await;
-        self.end_reading(line);
+        let _ = self.read_marked(line, row, bytes).await;
     }
 }

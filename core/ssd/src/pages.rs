@@ -125,15 +125,13 @@ impl Drive {
         let Where::Flash(place) = state.map.get(page) else {
             return None;
         };
-        let (line, offset) = self.core.layout.line_of(place);
-        let at = self.core.layout.place(offset);
-        let row = self.core.row(&state, line, at.unit, at.row);
+        let at = self.core.flash_page(&state, place);
         let nand = &self.core.nand;
-        let die = nand.die_load(row.die);
-        let moves = state.lines.lines[line as usize].state == LineState::Collecting;
+        let die = nand.die_load(at.block.die);
+        let moves = state.lines.lines[at.line as usize].state == LineState::Collecting;
         Some(FlashLoad {
             die,
-            channel: nand.channel_load(nand.geometry().channel(row.die)),
+            channel: nand.channel_load(nand.geometry().channel(at.block.die)),
             collecting: moves || die.erases > 0,
         })
     }

@@ -143,6 +143,16 @@ impl Past {
         })
     }
 
+    /// Positions in a line with the newest version of a mapped page, in no order.
+    pub(crate) fn valid_positions(&self, line: u32) -> impl Iterator<Item = u32> {
+        let turn = self.turn(line);
+        let numbers = 0..turn.map_or(0, |turn| self.valid_pages(turn));
+        numbers.filter_map(move |number| match &self.aged {
+            None => Some(number),
+            Some(aged) => Some(aged.position(turn?, number)),
+        })
+    }
+
     /// The page that the data at `position` of a line are a version of.
     fn page_at(&self, turn: u32, position: u32) -> Option<u32> {
         match &self.aged {

@@ -7,8 +7,17 @@ use crate::drive::{Core, IoError, Sink};
 use crate::jobs::Work;
 use crate::ledger::ReadCause;
 use crate::map::Where;
-use nand::{NandError, Payload, Priority, Row, UNIT};
+use crate::state::State;
+use nand::{BlockId, NandError, Payload, Priority, Row, UNIT};
 use units::{Extent, SECTOR};
+
+/// Position of a mapped page on flash: block, page in the block, first sector in that page.
+pub(crate) struct FlashPage {
+    pub(crate) line: u32,
+    pub(crate) block: BlockId,
+    pub(crate) page: u32,
+    pub(crate) sector: u32,
+}
 
 /// One flash read: pages of one page row.
 pub(crate) struct RowRead {
@@ -20,15 +29,32 @@ pub(crate) struct RowRead {
 }
 
 impl Core {
-    /// The flash read of `bytes` of the mapped page at `place`.
-    pub(crate) fn row_read(&self, page: u32, place: u32, bytes: u32) -> RowRead {
+    /// Position of the mapped page at `place`.
+    #[inline]
+    pub(crate) fn flash_page(&self, state: &State, place: u32) -> FlashPage {
         let (line, offset) = self.layout.line_of(place);
         let at = self.layout.place(offset);
-        let mut row = self.row(&self.state.borrow(), line, at.unit, at.row);
-        row.planes = 1 << at.plane;
-        RowRead {
+        let blocks = state.line_blocks(&self.layout, line, at.die);
+        let block = BlockId {
+            die: self.layout.dies(self.layout.group(line)).start + at.die,
+            plane: at.plane,
+            block: blocks[at.plane as usize],
+        };
+        FlashPage {
             line,
-            row,
+            block,
+            page: at.row,
+            sector: at.sector,
+        }
+    }
+
+    /// The flash read of `bytes` of the mapped page at `place`.
+    #[inline]
+    pub(crate) fn row_read(&self, page: u32, place: u32, bytes: u32) -> RowRead {
+        let at = self.flash_page(&self.state.borrow(), place);
+        RowRead {
+            line: at.line,
+            row: Row::single(at.block, at.page),
             bytes,
             page,
         }
@@ -54,7 +80,9 @@ impl Core {
             let next = self.row_read(page, place, self.layout.page_bytes() as u32);
             match rows.last_mut() {
                 Some(read) if read.same_row(&next) => {
+                    let plane = next.row.planes.trailing_zeros() as usize;
                     read.row.planes |= next.row.planes;
+                    read.row.blocks[plane] = next.row.blocks[plane];
                     read.bytes += next.bytes;
                 }
                 _ => rows.push(next),
@@ -107,8 +135,20 @@ impl Core {
     }
 
     async fn finish_row(&self, read: RowRead) -> Result<(), IoError> {
-        let result = self.nand.read(read.row, read.bytes, Priority::Read).await;
-        self.row_ended((read.line, read.page), result)
+        let result = self.read_marked(read.line, read.row, read.bytes).await;
+        self.checked(read.page, result)
+    }
+
+    /// Reads a row of `line`, which is marked as being read until the end, or until the future is
+    /// dropped: the erase of a block waits in its die for reads that arrived before.
+    pub(crate) async fn read_marked(
+        &self,
+        line: u32,
+        row: Row,
+        bytes: u32,
+    ) -> Result<(), NandError> {
+        let _mark = Mark { core: self, line };
+        self.nand.read(row, bytes, Priority::Read).await
     }
 
     /// Result of a read of a row in `line`, with the mapped page `page`, at its end.
@@ -118,6 +158,10 @@ impl Core {
         result: Result<(), NandError>,
     ) -> Result<(), IoError> {
         self.end_reading(line);
+        self.checked(page, result)
+    }
+
+    fn checked(&self, page: u32, result: Result<(), NandError>) -> Result<(), IoError> {
         result.map_err(|error| {
             assert_eq!(
                 error,
@@ -173,6 +217,18 @@ impl Core {
             }
         }
         Ok(())
+    }
+}
+
+/// Mark of a line that is being read.
+struct Mark<'a> {
+    core: &'a Core,
+    line: u32,
+}
+
+impl Drop for Mark<'_> {
+    fn drop(&mut self) {
+        self.core.end_reading(self.line);
     }
 }
 

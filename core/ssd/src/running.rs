@@ -236,9 +236,6 @@ impl Running {
     fn enter(&mut self, core: &Core, kind: Kind, extent: Extent, arrival: Ns) {
         let (page, end) = core.pages_of(extent);
         core.state.borrow().map.prefetch(page);
-        if let Some(cache) = &core.map_cache {
-            cache.prefetch(page);
-        }
         (self.kind, self.extent) = (kind, extent);
         (self.page, self.end, self.step) = (page, end, Step::Lookup);
         if core.front.is_some() {
@@ -396,40 +393,46 @@ impl Running {
             self.end_write(core, frontier, fua);
             return Ok(());
         }
+        if let Step::Lookup = self.step {
+            self.step = Step::Rest;
+            if core.map_cache.is_some() {
+                self.look_up(core, page, true);
+                if self.wait != Wait::Nothing {
+                    return Ok(());
+                }
+            }
+        }
         let part = core.part(self.extent, page);
         let is_whole = part.to - part.from == core.layout.page_bytes() as usize;
-        match self.step {
-            Step::Lookup => {
-                self.step = if is_whole { Step::Room } else { Step::Rest };
-                if core.map_cache.is_some() {
-                    self.look_up(core, page, true);
-                }
-            }
-            Step::Rest => {
-                self.step = Step::Room;
+        if let Step::Rest = self.step {
+            self.step = Step::Room;
+            if !is_whole {
                 self.read_rest(core, page);
-            }
-            Step::Room => {
-                let waits = !core.state.borrow().is_pending(page);
-                self.step = Step::Put(waits);
-                if waits && let Some(ticket) = core.buffer.join(1) {
-                    (self.wait, self.until) = (Wait::Room, ticket);
+                if self.wait != Wait::Nothing {
+                    return Ok(());
                 }
             }
-            Step::Put(waits) => {
-                let cause = if is_whole { Cause::Host } else { Cause::Rmw };
-                let incoming = Incoming {
-                    page,
-                    frontier,
-                    cause,
-                    tag,
-                };
-                core.buffer_page(incoming, (part, content), waits)?;
-                self.page += 1;
-                self.step = Step::Lookup;
-            }
-            Step::Merge | Step::Count | Step::End => unreachable!("a write has no such step"),
         }
+        if let Step::Room = self.step {
+            let waits = !core.state.borrow().is_pending(page);
+            self.step = Step::Put(waits);
+            if waits && let Some(ticket) = core.buffer.join(1) {
+                (self.wait, self.until) = (Wait::Room, ticket);
+                return Ok(());
+            }
+        }
+        let Step::Put(waits) = self.step else {
+            unreachable!("a write has no such step");
+        };
+        let incoming = Incoming {
+            page,
+            frontier,
+            cause: if is_whole { Cause::Host } else { Cause::Rmw },
+            tag,
+        };
+        core.buffer_page(incoming, (part, content), waits)?;
+        self.page += 1;
+        self.step = Step::Lookup;
         Ok(())
     }
 
@@ -469,7 +472,7 @@ impl Core {
 }
 
 /// Future of the end of a command. A future that is dropped leaves the buffer's queue, and its reads
-/// of flash go on without it; their lines stay marked as being read.
+/// of flash go on without it.
 pub(crate) struct Run<'a> {
     core: &'a Rc<Core>,
     running: Running,
@@ -490,8 +493,10 @@ impl Drop for Run<'_> {
         let running = &self.running;
         match running.wait {
             Wait::Rows => {
-                let readings = running.rows.iter();
-                readings.for_each(|(reading, ..)| self.core.nand.abandon(reading));
+                for (reading, line, _) in &running.rows {
+                    self.core.nand.abandon(reading);
+                    self.core.end_reading(*line);
+                }
             }
             Wait::Room => self.core.buffer.leave(running.until),
             _ => {}

@@ -108,11 +108,9 @@ impl Core {
 
     /// Contents of one sector of a page on flash.
     pub(crate) fn flash_sector(&self, state: &State, place: u32, sector: u32) -> Payload {
-        let (line, offset) = self.layout.line_of(place);
-        let at = self.layout.place(offset);
-        let row = self.row(state, line, at.unit, at.row);
-        let block = crate::Layout::block(&row, at.plane);
-        self.nand.media().payload(block, at.row, at.sector + sector)
+        let at = self.flash_page(state, place);
+        let media = self.nand.media();
+        media.payload(at.block, at.page, at.sector + sector)
     }
 
     /// Makes every acknowledged write durable, if it is not.

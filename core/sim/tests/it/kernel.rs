@@ -121,6 +121,32 @@ fn pacer_holds_events_back_and_may_return_early() {
 }
 
 #[test]
+fn key_of_an_ended_task_lets_no_event_run_past_the_limit() {
+    struct Limit;
+    impl Pacer for Limit {
+        fn wait_until(&mut self, time: Ns) -> Option<Ns> {
+            (time <= Ns(50)).then_some(time)
+        }
+    }
+    let log = Log::default();
+    for paced in [false, true] {
+        let kernel = Kernel::new();
+        let sim = kernel.sim();
+        kernel.sim().spawn_detached(async move {
+            let _ = timeout(&sim, Ns(50), sim.sleep(Ns(10))).await;
+        });
+        let late = note(kernel.sim(), Rc::clone(&log), 100, 1);
+        kernel.sim().spawn_detached(late);
+        match paced {
+            true => kernel.run_paced(&mut Limit),
+            false => kernel.run_until(Ns(50)),
+        }
+        assert!(log.borrow().is_empty(), "paced: {paced}");
+        assert_eq!(kernel.sim().next_time(), Some(Ns(100)));
+    }
+}
+
+#[test]
 fn results_come_back_from_tasks_and_combinations() {
     let kernel = Kernel::new();
     let sim = kernel.sim();

@@ -98,12 +98,6 @@ impl Entries {
         (held, written)
     }
 
-    /// Prefetches the number of the slot of `page` into the processor's cache.
-    #[inline]
-    pub(super) fn prefetch(&self, page: u32) {
-        sim::prefetch(&self.slots, page as usize);
-    }
-
     /// A slot for `page`: an unused one, or that of the least recently used entry.
     fn take_slot(&mut self, page: u32) -> (u32, Option<WriteBack>) {
         let mut written = None;
@@ -118,8 +112,6 @@ impl Entries {
                 written = Some(self.clean(evicted >> self.shift));
             }
             self.slots[evicted as usize] = 0;
-            let next = self.links[0][NEWER];
-            self.prefetch(self.pages[next as usize]);
             oldest
         };
         self.pages[slot as usize] = page;

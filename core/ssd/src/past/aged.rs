@@ -61,7 +61,13 @@ impl Aged {
         let turn = self.first.partition_point(|&first| first <= index) - 1;
         let number = index - self.first[turn];
         let turn = turn as u32;
-        (turn, self.numbers.varied(turn).inverse(number))
+        (turn, self.position(turn, number))
+    }
+
+    /// Position of a number in a line; those of the valid pages are the lowest.
+    #[inline]
+    pub(super) fn position(&self, turn: u32, number: u32) -> u32 {
+        self.numbers.varied(turn).inverse(number)
     }
 
     #[inline]

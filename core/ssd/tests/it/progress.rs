@@ -359,3 +359,31 @@ fn late_wake_of_an_ended_task_disturbs_no_program() {
         assert_eq!(contents, Some(vec![Payload::Fill(u64::from(page / 4))]));
     }
 }
+
+/// Fails if a read whose future was dropped keeps its line from being erased.
+#[test]
+fn line_of_a_dropped_read_is_collected() {
+    let config = tiny(true);
+    let kernel = Kernel::new();
+    let media = Precondition::Full.media(&config, Seed(1)).expect("it fits");
+    let drive = Drive::ready(&kernel.sim(), &config, media, Seed(1)).expect("it was built");
+    let (sim, device, pages) = (kernel.sim(), drive.clone(), config.capacity.0 / 4096);
+    kernel.block_on(async move {
+        for page in 0..pages {
+            // The second one covers several rows.
+            for sectors in [8, 32] {
+                let extent = Extent::new(page * 8, sectors.min(8 * (pages - page) as u32));
+                let read = device.read(extent, &mut ());
+                let late = timeout(&sim, Ns(15_000), read).await;
+                assert!(late.is_err(), "the read was in the die");
+            }
+        }
+        let mut rng = Seed(1).stream("overwrites");
+        for _ in 0..4 * pages {
+            let extent = Extent::new(rng.below(pages) * 8, 8);
+            let write = device.write(extent, Content::Nothing, Placement(0), Origin(0), false);
+            write.await.expect("collection frees lines");
+        }
+    });
+    drive.check();
+}
