@@ -71,6 +71,12 @@ impl Calendar {
             self.last[bucket] = node;
             return;
         }
+        self.push_beside(bucket, key);
+    }
+
+    /// Adds a key to a bucket that has others.
+    #[inline(never)]
+    fn push_beside(&mut self, bucket: usize, key: Key) {
         let last = self.last[bucket];
         if self.nodes[last as usize].key < key {
             self.last[bucket] = self.add(key, Some(last));
@@ -101,12 +107,15 @@ impl Calendar {
                 self.free = unused.next;
                 *unused = Node { key, next };
             }
-            None => {
-                self.nodes.push(Node { key, next });
-                self.free = node + 1;
-            }
+            None => self.grow(Node { key, next }),
         }
         node
+    }
+
+    #[cold]
+    fn grow(&mut self, node: Node) {
+        self.nodes.push(node);
+        self.free = self.nodes.len() as u32;
     }
 
     /// The first bucket with keys.
@@ -171,7 +180,7 @@ impl Calendar {
         Some(near)
     }
 
-    #[inline]
+    #[inline(never)]
     fn pop_far(&mut self, far: Key, limit: Key) -> Option<Key> {
         if limit <= far {
             return None;

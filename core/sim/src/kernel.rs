@@ -84,11 +84,9 @@ enum Due {
 impl Tables {
     #[inline]
     fn pop_below(&mut self, bound: Key) -> Option<Key> {
-        let Some(&first) = self.ready.front() else {
-            return self.timers.pop_below(bound);
-        };
-        let timer = self.timers.pop_below(first.min(bound));
-        if timer.is_some() || first >= bound {
+        let first = self.ready.front().map_or(bound, |&key| key.min(bound));
+        let timer = self.timers.pop_below(first);
+        if timer.is_some() || first == bound {
             return timer;
         }
         self.ready.pop_front()

@@ -68,7 +68,7 @@ impl Heap {
         self.keys.first().copied()
     }
 
-    #[inline]
+    #[inline(never)]
     pub(crate) fn push(&mut self, key: Key) {
         let mut hole = self.keys.len();
         self.keys.push(key);
