@@ -247,12 +247,12 @@ impl QueuePair {
                     let result = ready!(drive.advance(&mut request.running));
                     request.complete(result);
                 }
-                Phase::Completion(result) => {
+                Phase::Completion => {
                     ready!(self.advance_trip(&mut request.trip));
-                    if result.is_ok() {
+                    if request.result.is_ok() {
                         self.count(request.command, request.who);
                     }
-                    return Poll::Ready(result);
+                    return Poll::Ready(request.result);
                 }
             }
         }
@@ -298,7 +298,7 @@ impl Drop for Travel<'_> {
 enum Phase {
     Submission,
     Execution,
-    Completion(Result<(), IoError>),
+    Completion,
 }
 
 /// A request without contents under way, from its submission to its completion.
@@ -309,6 +309,8 @@ pub struct Request {
     phase: Phase,
     trip: Trip,
     running: Running,
+    /// Result of the execution.
+    result: Result<(), IoError>,
 }
 
 impl Request {
@@ -322,6 +324,7 @@ impl Request {
             phase: Phase::Submission,
             trip: Trip::new(Step::Push, to_drive(command)),
             running: Running::default(),
+            result: Ok(()),
         }
     }
 
@@ -335,7 +338,7 @@ impl Request {
 
     #[inline]
     fn complete(&mut self, result: Result<(), IoError>) {
-        self.phase = Phase::Completion(result);
+        (self.phase, self.result) = (Phase::Completion, result);
         self.trip.turn(match self.command {
             Command::Read(extent) if result.is_ok() => extent.bytes(),
             _ => 0,
