@@ -351,7 +351,7 @@ impl Core {
     fn read_names(&self, copy: &Copying, names: &mut Vec<(u32, u16)>) {
         let (state, media) = (self.state.borrow(), self.nand.media());
         let name = |&place: &u32| {
-            let at = self.flash_page(&state, place);
+            let at = state.flash_page(&self.layout, place);
             let word = media.word(at.block, at.page, at.sector as usize);
             let word = word.expect("a valid page is readable");
             word::parse(&self.layout, word).expect("a valid page has a name")

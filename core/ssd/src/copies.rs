@@ -49,7 +49,7 @@ impl Core {
             return;
         }
         let spot = |place| {
-            let (id, page, sectors) = self.sectors_at(state, place);
+            let (id, page, sectors) = state.sectors_at(&self.layout, place);
             let geometry = self.nand.geometry();
             Spot {
                 block: geometry.index(id) as u32,

@@ -9,7 +9,7 @@
 
 use crate::config::DriveConfig;
 use crate::drive::Core;
-use crate::layout::NONE;
+use crate::layout::{Layout, NONE};
 use crate::state::State;
 use nand::BlockId;
 use std::collections::VecDeque;
@@ -61,19 +61,21 @@ impl Core {
     #[inline]
     pub(crate) fn forget_superseded(&self, state: &mut State) {
         while let Some(place) = state.superseded.pop(state.in_flight.settled) {
-            let (block, page, sectors) = self.sectors_at(state, place);
+            let (block, page, sectors) = state.sectors_at(&self.layout, place);
             self.nand.forget(block, page, sectors);
         }
         for &(_, place) in state.superseded.places.iter().take(AHEAD) {
-            let (block, page, sectors) = self.sectors_at(state, place);
+            let (block, page, sectors) = state.sectors_at(&self.layout, place);
             self.nand.forget_soon(block, page, sectors);
         }
     }
+}
 
+impl State {
     /// The flash sectors of the mapped page at `place`: block, page in the block, sectors.
-    pub(crate) fn sectors_at(&self, state: &State, place: u32) -> (BlockId, u32, Range<u32>) {
-        let at = self.flash_page(state, place);
-        let sectors = at.sector..at.sector + self.layout.sectors_per_page;
+    pub(crate) fn sectors_at(&self, layout: &Layout, place: u32) -> (BlockId, u32, Range<u32>) {
+        let at = self.flash_page(layout, place);
+        let sectors = at.sector..at.sector + layout.sectors_per_page;
         (at.block, at.page, sectors)
     }
 }

@@ -251,7 +251,7 @@ impl Core {
         let Some(place) = self.map_page_on_flash(map_page) else {
             return;
         };
-        let at = self.flash_page(&self.state.borrow(), place);
+        let at = self.state.borrow().flash_page(&self.layout, place);
         let (line, row) = (at.line, Row::single(at.block, at.page));
         self.begin_reading(line, ReadCause::Map, row);
         let bytes = self.layout.page_bytes() as u32;

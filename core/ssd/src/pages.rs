@@ -125,7 +125,7 @@ impl Drive {
         let Where::Flash(place) = state.map.get(page) else {
             return None;
         };
-        let at = self.core.flash_page(&state, place);
+        let at = state.flash_page(&self.core.layout, place);
         let nand = &self.core.nand;
         let die = nand.die_load(at.block.die);
         let moves = state.lines.lines[at.line as usize].state == LineState::Collecting;

@@ -5,6 +5,7 @@
 
 use crate::drive::{Core, IoError, Sink};
 use crate::jobs::Work;
+use crate::layout::Layout;
 use crate::ledger::ReadCause;
 use crate::map::Where;
 use crate::state::State;
@@ -28,17 +29,16 @@ pub(crate) struct RowRead {
     pub(crate) page: u32,
 }
 
-impl Core {
+impl State {
     /// Position of the mapped page at `place`.
     #[inline]
-    pub(crate) fn flash_page(&self, state: &State, place: u32) -> FlashPage {
-        let (line, offset) = self.layout.line_of(place);
-        let at = self.layout.place(offset);
-        let blocks = state.line_blocks(&self.layout, line, at.die);
+    pub(crate) fn flash_page(&self, layout: &Layout, place: u32) -> FlashPage {
+        let (line, offset) = layout.line_of(place);
+        let at = layout.place(offset);
         let block = BlockId {
-            die: self.layout.dies(self.layout.group(line)).start + at.die,
+            die: layout.dies(layout.group(line)).start + at.die,
             plane: at.plane,
-            block: blocks[at.plane as usize],
+            block: self.line_blocks(layout, line, at.die)[at.plane as usize],
         };
         FlashPage {
             line,
@@ -47,11 +47,13 @@ impl Core {
             sector: at.sector,
         }
     }
+}
 
+impl Core {
     /// The flash read of `bytes` of the mapped page at `place`.
     #[inline]
     pub(crate) fn row_read(&self, page: u32, place: u32, bytes: u32) -> RowRead {
-        let at = self.flash_page(&self.state.borrow(), place);
+        let at = self.state.borrow().flash_page(&self.layout, place);
         RowRead {
             line: at.line,
             row: Row::single(at.block, at.page),
@@ -136,7 +138,7 @@ impl Core {
 
     async fn finish_row(&self, read: RowRead) -> Result<(), IoError> {
         let result = self.read_marked(read.line, read.row, read.bytes).await;
-        self.checked(read.page, result)
+        checked(&self.layout, read.page, result)
     }
 
     /// Reads a row of `line`, which is marked as being read until the end, or until the future is
@@ -158,19 +160,7 @@ impl Core {
         result: Result<(), NandError>,
     ) -> Result<(), IoError> {
         self.end_reading(line);
-        self.checked(page, result)
-    }
-
-    fn checked(&self, page: u32, result: Result<(), NandError>) -> Result<(), IoError> {
-        result.map_err(|error| {
-            assert_eq!(
-                error,
-                NandError::Uncorrectable,
-                "the map points to written pages"
-            );
-            let per_page = self.layout.page_bytes() / SECTOR;
-            IoError::Media(u64::from(page) * per_page)
-        })
+        checked(&self.layout, page, result)
     }
 
     pub(crate) fn begin_reading(&self, line: u32, cause: ReadCause, row: Row) {
@@ -218,6 +208,18 @@ impl Core {
         }
         Ok(())
     }
+}
+
+/// Result of a read of the mapped page `page`.
+fn checked(layout: &Layout, page: u32, result: Result<(), NandError>) -> Result<(), IoError> {
+    result.map_err(|error| {
+        assert_eq!(
+            error,
+            NandError::Uncorrectable,
+            "the map points to written pages"
+        );
+        IoError::Media(u64::from(page) * (layout.page_bytes() / SECTOR))
+    })
 }
 
 /// Mark of a line that is being read.

@@ -108,7 +108,7 @@ impl Core {
 
     /// Contents of one sector of a page on flash.
     pub(crate) fn flash_sector(&self, state: &State, place: u32, sector: u32) -> Payload {
-        let at = self.flash_page(state, place);
+        let at = state.flash_page(&self.layout, place);
         let media = self.nand.media();
         media.payload(at.block, at.page, at.sector + sector)
     }
