@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// Places of tracefs.
+/// Usual mount points of tracefs.
 const ROOTS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
 /// First line of the trace, as ftrace writes it.
@@ -69,7 +69,7 @@ pub(super) fn record(device: &Path, out: &Path, command: &[OsString]) -> Result<
     Ok(status)
 }
 
-/// End of a recording.
+/// Event that ends a recording.
 enum Waits<'a> {
     Signal(Signals),
     Program(Box<Command>, &'a Path),
@@ -119,7 +119,7 @@ fn number(device: &Path) -> Result<u64, Failure> {
     Ok(u64::from(major) << 20 | u64::from(minor))
 }
 
-/// The directory of tracefs.
+/// Finds the directory in which tracefs is mounted.
 fn root() -> Result<PathBuf, Failure> {
     let roots = ROOTS.map(PathBuf::from);
     let found = roots

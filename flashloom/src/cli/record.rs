@@ -17,7 +17,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus};
 
-/// Run a program and record its file calls or memory accesses, or the requests to a disk
+/// Run a program and record its file calls or memory accesses
 ///
 /// The unmodified program runs with a preloaded library that logs its calls, and those of its
 /// children, on regular files and directories: thread, time, duration and result. When the program

@@ -61,7 +61,7 @@ struct Input {
     columns: Option<Columns>,
 }
 
-/// Help of `--columns`.
+/// Help of `--columns`, with the names of all columns.
 pub(super) fn columns_help() -> String {
     format!(
         "Meanings of the columns of a table in no known format, from the left, such as \

@@ -17,7 +17,7 @@ use units::Origin;
 /// Namespaces of extended attributes, which a file system interprets.
 const NAMESPACES: [&[u8]; 4] = [b"user.", b"security.", b"system.", b"trusted."];
 
-/// Pseudonyms given so far.
+/// Pseudonyms given so far, by the part of a file name that they replace.
 #[derive(Debug, Default)]
 pub struct Pseudonyms {
     stems: BTreeMap<Arc<[u8]>, usize>,

@@ -44,7 +44,7 @@ pub(super) enum Onto {
 /// Map of addresses on one drive.
 pub(super) struct Places {
     fit: Fit,
-    /// Capacity in sectors.
+    /// Capacity of the drive in sectors.
     room: u64,
     /// Place of each piece, by the number of its chunk.
     chunks: BTreeMap<u64, Box<[u32]>>,
