@@ -101,9 +101,8 @@ fn vscsi(version: u64, found: u64, fields: [u64; 4]) -> Result<Line<'static>, Ex
     let Some(at) = at.checked_mul(1_000) else {
         return expected("a time in microseconds below 2^54");
     };
-    let kind = match scsi(command & 0xff) {
-        Some(kind) => kind,
-        None => return Ok(Line::Skipped),
+    let Some(kind) = scsi(command & 0xff) else {
+        return Ok(Line::Skipped);
     };
     let event = match kind {
         Kind::Flush => Event::new(Kind::Flush),

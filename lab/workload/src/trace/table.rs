@@ -63,18 +63,20 @@ const NAMES: [(&str, Column); 19] = [
 /// Meanings of the columns of a table, from the left. Further columns have no meaning.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Columns {
-    list: [Column; COLUMNS_MAX],
+    /// Indices into the names of the columns.
+    list: [u8; COLUMNS_MAX],
     count: usize,
 }
 
 impl Columns {
-    fn list(&self) -> &[Column] {
-        &self.list[..self.count]
+    fn list(&self) -> impl Iterator<Item = (&'static str, Column)> {
+        let list = self.list.into_iter().take(self.count);
+        list.map(|index| NAMES[usize::from(index)])
     }
 
     /// Whether a column states the volume of a request.
     pub(super) fn has_volumes(&self) -> bool {
-        self.list().contains(&Column::Volume)
+        self.list().any(|(_, column)| column == Column::Volume)
     }
 
     /// Names of all columns, separated by commas, for messages.
@@ -86,10 +88,9 @@ impl Columns {
 
 impl fmt::Display for Columns {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (turn, column) in self.list().iter().enumerate() {
-            let name = NAMES.iter().find(|(_, named)| named == column);
+        for (turn, (name, _)) in self.list().enumerate() {
             let comma = if turn > 0 { "," } else { "" };
-            write!(f, "{comma}{}", name.map_or("-", |(name, _)| name))?;
+            write!(f, "{comma}{name}")?;
         }
         Ok(())
     }
@@ -122,11 +123,11 @@ impl FromStr for Columns {
             hint,
         };
         let mut columns = Self {
-            list: [Column::Other; COLUMNS_MAX],
+            list: [0; COLUMNS_MAX],
             count: 0,
         };
         for name in text.split([',', '/']).map(str::trim) {
-            let Some((_, column)) = NAMES.iter().find(|(known, _)| *known == name) else {
+            let Some(index) = NAMES.iter().position(|(known, _)| *known == name) else {
                 let names = NAMES.map(|(name, _)| name);
                 let hint = format!(" with {name:?}{}", did_you_mean(name, names));
                 let expected = format!("columns of the names {}", Self::names());
@@ -135,10 +136,10 @@ impl FromStr for Columns {
             let Some(place) = columns.list.get_mut(columns.count) else {
                 return Err(refuse("at most 32 columns", String::new()));
             };
-            *place = *column;
+            *place = u8::try_from(index).expect("there are few names");
             columns.count += 1;
         }
-        let count = |is: fn(&Column) -> bool| columns.list().iter().filter(|c| is(c)).count();
+        let count = |is: fn(Column) -> bool| columns.list().filter(|(_, c)| is(*c)).count();
         let one_each = [
             count(|c| matches!(c, Column::Time(_))),
             count(|c| matches!(c, Column::Op | Column::Numbered(_))),
@@ -146,8 +147,8 @@ impl FromStr for Columns {
             count(|c| matches!(c, Column::Size(_))),
         ];
         let at_most_one = [
-            count(|c| *c == Column::Volume),
-            count(|c| *c == Column::Process),
+            count(|c| c == Column::Volume),
+            count(|c| c == Column::Process),
         ];
         match one_each == [1; 4] && at_most_one.iter().all(|count| *count <= 1) {
             true => Ok(columns),
@@ -185,13 +186,7 @@ impl Table {
     ) -> Result<Line<'a>, Expected> {
         let (mut at, mut kind, mut start, mut size) = (0, None, 0, 0);
         let (mut volume, mut process) = (None, None);
-        for (turn, column) in self
-            .columns
-            .list
-            .into_iter()
-            .take(self.columns.count)
-            .enumerate()
-        {
+        for (turn, (_, column)) in self.columns.list().enumerate() {
             let word = words.next().map(trimmed);
             let Some(word) = word else {
                 let count = self.columns.count;

@@ -161,7 +161,7 @@ fn oracle_has_seconds_and_reads_and_refuses_implausible_records() {
     for file in [back, past, vec![0; 96]] {
         assert!(load(&file, None, Options::default()).is_err());
     }
-    let objects = refusal(&oracle(9, 7, 100, -1), None);
+    let objects = refusal(oracle(9, 7, 100, -1), None);
     assert_eq!(
         objects,
         "t: expected a trace of blocks, found objects whose sizes are no multiples of 512 bytes, in \
