@@ -9,7 +9,9 @@ use report::{Style, human};
 use serde::Serialize;
 use std::io::{BufWriter, Write};
 use std::path::Path;
-use workload::files::trace::{FileSummary, FileTrace, Form, Summarizer, TextWriter, Writer};
+use workload::anonymous::Pseudonyms;
+use workload::files::Names;
+use workload::files::trace::{About, FileSummary, FileTrace, Form, Summarizer, TextWriter, Writer};
 
 /// The document of `trace info`.
 #[derive(Serialize)]
@@ -174,13 +176,18 @@ struct Converted {
 }
 
 /// Converts `trace` to another form.
-pub(crate) fn convert(trace: FileTrace, to: Form, out: &Path, shown: Shown) -> Answer {
+pub(crate) fn convert(
+    trace: FileTrace,
+    (to, out): (Form, &Path),
+    anonymous: bool,
+    shown: Shown,
+) -> Answer {
     let from = trace.form().name();
     let mut file = beside(out)?;
     let written = BufWriter::new(&mut file);
     let calls = match to {
-        Form::Flt => as_binary(trace, written)?,
-        Form::Text => as_text(trace, written)?,
+        Form::Flt => as_binary(trace, anonymous, written)?,
+        Form::Text => as_text(trace, anonymous, written)?,
     };
     file.finish()?;
     let done = Converted {
@@ -198,18 +205,49 @@ pub(crate) fn convert(trace: FileTrace, to: Form, out: &Path, shown: Shown) -> A
     })
 }
 
+/// Names of a trace as they are written.
+struct Shared(Option<(Pseudonyms, Names)>);
+
+impl Shared {
+    fn new(anonymous: bool) -> Self {
+        Self(anonymous.then(Default::default))
+    }
+
+    fn about(&self, about: &About) -> About {
+        match self.0 {
+            Some(_) => About::anonymous(),
+            None => about.clone(),
+        }
+    }
+
+    /// The strings of `names`, or their pseudonyms.
+    fn names<'a>(&'a mut self, names: &'a Names) -> &'a Names {
+        match &mut self.0 {
+            Some((pseudonyms, written)) => {
+                pseudonyms.follow(names, written);
+                written
+            }
+            None => names,
+        }
+    }
+}
+
 /// Declares a function that copies a trace to this type of writer.
 macro_rules! copy {
     ($name:ident, $writer:ident) => {
-        fn $name(mut trace: FileTrace, out: impl Write) -> Result<u64, Failure> {
-            let mut writer = $writer::new(out, trace.about(), trace.setup(), trace.names())?;
+        fn $name(mut trace: FileTrace, anonymous: bool, out: impl Write) -> Result<u64, Failure> {
+            let mut shared = Shared::new(anonymous);
+            let about = shared.about(trace.about());
+            let names = shared.names(trace.names());
+            let mut writer = $writer::new(out, &about, trace.setup(), names)?;
             let (mut threads, mut calls) = (0, 0);
             while let Some(event) = trace.next().transpose()? {
+                let names = shared.names(trace.names());
                 for thread in &trace.threads()[threads..] {
-                    writer.thread(thread, trace.names())?;
+                    writer.thread(thread, names)?;
                 }
                 threads = trace.threads().len();
-                writer.event(&event, trace.names())?;
+                writer.event(&event, names)?;
                 calls += 1;
             }
             writer.finish()?.flush()?;

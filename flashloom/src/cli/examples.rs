@@ -211,6 +211,7 @@ pub(crate) const EXAMPLES: &[(&str, &[&str])] = &[
             "flashloom trace convert postgres-ext4 pg.txt --to blkparse",
             "flashloom trace convert postgres-ext4 pg.flb --to flb",
             "flashloom trace convert sqlite sqlite.txt --to flt-text",
+            "flashloom trace convert --anonymous postgres-ext4 away.flb --to flb",
         ],
     ),
     (

@@ -8,6 +8,7 @@ use super::learn;
 use super::output::note;
 use super::past::{Keeping, Lasting};
 use super::progress::{self, Meter};
+use super::trace::columns_help;
 use super::watch::Page;
 use clap::Args;
 use parakeet::rules::RuleSet;
@@ -23,7 +24,7 @@ use workload::Workload;
 use workload::files::FileWorkload;
 use workload::files::beside::parts;
 use workload::shipped::{Asked, with};
-use workload::trace::Format;
+use workload::trace::{Columns, Format};
 
 /// Longest time to count the requests of a workload ahead, for the progress bar.
 const COUNTING: Duration = Duration::from_millis(500);
@@ -51,6 +52,9 @@ pub(crate) struct Choices {
     // Its help is made of the list of formats.
     #[arg(long, help = format!("Format of the trace, if its contents do not tell: {}", Format::list()))]
     format: Option<Format>,
+    // Its help is made of the list of columns.
+    #[arg(long, value_name = "LIST", conflicts_with = "format", help = columns_help())]
+    columns: Option<Columns>,
     /// End of the run: `end`, with the workload; or `steady` (raw stacks only), which
     /// repeats the workload until the write amplification of two consecutive windows differs by at
     /// most 2 %, for at most 32 windows. In each window the host writes as many bytes as the drive
@@ -131,9 +135,11 @@ pub(crate) struct Source(Asked);
 impl Source {
     /// The workload `told`, with the format that the choices set.
     pub(crate) fn new(told: &str, choices: &Choices) -> Result<Self, Failure> {
-        let text = match choices.format {
-            Some(format) => with(told, &format!("format={}", format.name())),
-            None => told.to_owned(),
+        let list = |columns: Columns| columns.to_string().replace(',', "/");
+        let text = match (choices.format, choices.columns) {
+            (Some(format), _) => with(told, &format!("format={}", format.name())),
+            (None, Some(columns)) => with(told, &format!("columns={}", list(columns))),
+            (None, None) => told.to_owned(),
         };
         Ok(Self(asked(&text)?))
     }
@@ -179,6 +185,7 @@ impl Choices {
             ("--set", !self.set.is_empty()),
             ("--rules", self.rules.is_some()),
             ("--format", self.format.is_some()),
+            ("--columns", self.columns.is_some()),
             ("--seed", self.seed.is_some()),
             ("--until", self.until.is_some()),
             ("--timeline", self.timeline.is_some()),

@@ -2,6 +2,7 @@
 
 mod accesses;
 mod bench;
+mod blocks;
 mod calls;
 mod chunks;
 mod compare;

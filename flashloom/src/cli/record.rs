@@ -1,6 +1,7 @@
 //! `record`: runs a program and records its file calls, or its memory accesses.
 
 use super::accesses;
+use super::blocks;
 use super::failure::Failure;
 use super::file::{beside, check_place};
 use super::output::note;
@@ -38,6 +39,10 @@ use std::process::{Command, ExitCode, ExitStatus};
 /// With --memory, the program runs under Valgrind's lackey instead, some hundred times slower, and
 /// the trace holds each load, store and instruction. All threads are recorded as one stream; child
 /// processes are not recorded.
+///
+/// With --block, the trace holds the requests that the kernel issues to a disk, whichever process
+/// they come from, until CMD has ended or, without CMD, until ctrl-C. It takes root and tracefs, and
+/// is written as the kernel prints it; `flashloom trace info` reads it. Keep it on another disk.
 #[derive(Args)]
 pub(crate) struct Record {
     /// Path of the trace
@@ -52,13 +57,19 @@ pub(crate) struct Record {
     /// Keep all calls, including those on system files
     #[arg(long, conflicts_with = "under")]
     all: bool,
+    /// Record the requests to this disk, by the kernel's tracepoints
+    #[arg(long, value_name = "DEVICE", conflicts_with_all = ["under", "all", "memory"])]
+    block: Option<PathBuf>,
     /// Program and its arguments
-    #[arg(last = true, required = true, value_name = "CMD")]
+    #[arg(last = true, required_unless_present = "block", value_name = "CMD")]
     command: Vec<OsString>,
 }
 
 impl Record {
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
+        if let Some(device) = &self.block {
+            return blocks::record(device, &self.out, &self.command);
+        }
         let ends = Ends::begin();
         if self.memory {
             check_place(&self.out)?;

@@ -17,7 +17,9 @@ use std::str::FromStr;
 use units::Ns;
 use workload::files::trace::{FileTrace, Form};
 use workload::shipped::Asked;
-use workload::trace::{Devices, Format, Notes, Options, Summarizer, Summary, Trace, write};
+use workload::trace::{
+    Columns, Devices, Format, Notes, Options, Summarizer, Summary, Trace, write,
+};
 use workload::{Labels, Request};
 
 /// Inspect or convert traces of block requests, file calls and memory accesses
@@ -41,18 +43,32 @@ impl Command {
 /// Options that name a trace.
 #[derive(Args)]
 struct Input {
-    /// Trace, plain or compressed by gzip or zstd, or the name of a shipped one
+    /// Trace, plain or compressed by gzip, zstd or xz, or the name of a shipped one
     #[arg(value_name = "TRACE")]
     path: PathBuf,
     // Its help is made of the list of formats.
     #[arg(long, help = format_help())]
     format: Option<Format>,
     /// Mapping of the trace's devices to one drive: together (all keep their addresses and
-    /// overlap), packed (only the regions that they use, one after the other), apart:64GiB (one
-    /// after the other, at this distance), or a number (3 or 8,0) to keep one device alone; auto
-    /// is packed for formats with many volumes, such as alibaba, and together for others
+    /// overlap), packed (only the regions that they use, one after the other), tenants (packed, and
+    /// each device is the origin of its requests), apart:64GiB (one after the other, at this
+    /// distance), or a number (3 or 8,0) to keep one device alone; auto is packed for formats with
+    /// many volumes, such as alibaba, and together for others
     #[arg(long, default_value = "auto")]
     devices: Devices,
+    // Its help is made of the list of columns.
+    #[arg(long, value_name = "LIST", help = columns_help())]
+    columns: Option<Columns>,
+}
+
+/// Help of `--columns`, with the names of all columns.
+pub(super) fn columns_help() -> String {
+    format!(
+        "Meanings of the columns of a table in no known format, from the left, such as \
+         time_us,op,offset_bytes,size_bytes,volume. One time, operation, offset and size, among: {} \
+         (- has no meaning)",
+        Columns::names()
+    )
 }
 
 fn format_help() -> String {
@@ -69,10 +85,15 @@ impl Input {
         Ok(Asked::new(&self.path.to_string_lossy())?)
     }
 
+    /// Whether an option states that the trace holds block requests.
+    fn is_told(&self) -> bool {
+        self.format.is_some() || self.columns.is_some()
+    }
+
     /// The calls of the trace; `None` unless it is a trace of file calls.
     fn calls(&self) -> Result<Option<FileTrace>, Failure> {
         let asked = self.asked()?;
-        if self.format.is_some() || !FileTrace::is_at(&asked.text) {
+        if self.is_told() || !FileTrace::is_at(&asked.text) {
             return Ok(None);
         }
         Ok(Some(FileTrace::open(&asked.text)?))
@@ -80,7 +101,7 @@ impl Input {
 
     /// Whether its contents identify it as a trace of memory accesses.
     fn holds_accesses(&self) -> bool {
-        self.format.is_none() && accesses::told(&self.path)
+        !self.is_told() && accesses::told(&self.path)
     }
 
     /// The block requests of the trace.
@@ -92,6 +113,7 @@ impl Input {
         }
         let options = Options {
             devices: self.devices,
+            columns: self.columns,
             ..Options::default()
         };
         let asked = self.asked()?;
@@ -339,9 +361,14 @@ pub(crate) struct Convert {
     #[arg(value_name = "OUT")]
     out: PathBuf,
     /// Output format: csv, msr, mqsim, fio, blkparse or flb (binary, with every field); flt or
-    /// flt-text for file calls
+    /// flt-text for file calls [default: flb or flt]
     #[arg(long, value_name = "FORMAT")]
-    to: To,
+    to: Option<To>,
+    /// Replace all names by numbers: those of processes, hosts, volumes, directories and files.
+    /// Requests, calls, sizes and times stay, and so do the depth of directories, the lengths of
+    /// names and which files share a suffix
+    #[arg(long)]
+    anonymous: bool,
     #[command(flatten)]
     shown: Shown,
 }
@@ -395,18 +422,26 @@ impl To {
 impl Convert {
     fn run(&self) -> Answer {
         check_other(&self.out, [self.input.path.as_path()])?;
-        match (self.to, self.input.calls()?) {
+        let calls = self.input.calls()?;
+        let usual = match calls {
+            Some(_) => To::Calls(Form::Flt),
+            None => To::Blocks(Format::Flb),
+        };
+        let to = self.to.unwrap_or(usual);
+        match (to, calls) {
             (To::Blocks(format), None) => self.blocks(format),
-            (To::Calls(form), Some(trace)) => calls::convert(trace, form, &self.out, self.shown),
-            (To::Blocks(_), Some(_)) => {
-                Err(self.mismatch("file calls, which flt and flt-text hold"))
+            (To::Calls(form), Some(trace)) => {
+                calls::convert(trace, (form, &self.out), self.anonymous, self.shown)
             }
-            (To::Calls(_), None) => Err(self.mismatch("no file calls")),
+            (To::Blocks(_), Some(_)) => {
+                Err(self.mismatch(to, "file calls, which flt and flt-text hold"))
+            }
+            (To::Calls(_), None) => Err(self.mismatch(to, "no file calls")),
         }
     }
 
-    fn mismatch(&self, holds: &str) -> Failure {
-        let to = self.to.name();
+    fn mismatch(&self, to: To, holds: &str) -> Failure {
+        let to = to.name();
         Failure::at(
             &self.input.path,
             format!("the trace holds {holds}; it cannot be converted to {to}"),
@@ -416,7 +451,10 @@ impl Convert {
     fn blocks(&self, to: Format) -> Answer {
         let trace = self.input.open()?;
         let from = trace.format().name();
-        let loaded = trace.load()?;
+        let mut loaded = trace.load()?;
+        if self.anonymous {
+            loaded.labels = loaded.labels.anonymous();
+        }
         let mut file = beside(&self.out)?;
         let mut sink = Sink::new(&self.out, BufWriter::new(&mut file))?;
         let written = write(to, &loaded.labels, loaded.requests, sink.as_write())?;

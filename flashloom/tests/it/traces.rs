@@ -117,6 +117,24 @@ fn ambiguous_trace_needs_a_format_which_every_command_takes() {
 }
 
 #[test]
+fn table_of_any_program_is_read_by_its_columns_and_converted_without_names() {
+    let bench = Bench::new();
+    bench.write("t.txt", "0 R 0 4096 secret\n1000 W 8192 4096 secret\n");
+    let columns = "--columns time_us,op,offset_bytes,size_bytes,process";
+    let line = format!("run raw@block --size 64MiB --trace t.txt {columns}");
+    assert_eq!(number(&bench.json(&line, "flashloom.run/1"), "/ops"), 2);
+    bench.done(&format!(
+        "trace convert t.txt u.csv --to csv --anonymous {columns}"
+    ));
+    let head = bench.json("trace head u.csv", "flashloom.trace-head/1");
+    assert_eq!(head["requests"][1]["origin"], "n1xxxx");
+    bench.refuses(
+        "record --block t.txt -o u.trace",
+        &["t.txt: expected a block device"],
+    );
+}
+
+#[test]
 fn a_trace_that_is_out_of_order_is_sorted_and_said() {
     let bench = Bench::new();
     bench.write("o.csv", "100,W,0,8,p\n90,W,64,8,p\n130,R,0,8,p\n");

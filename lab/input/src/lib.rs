@@ -1,7 +1,7 @@
 //! Reading of input from outside: files written by other programs, whose contents may be
 //! compressed, by line, record and block; TOML documents; and names with parameters.
 //!
-//! Invariants: no allocation has a size that a file states, except the window of a zstd frame and a
+//! Invariants: no allocation has a size that a file states, except the windows of zstd and xz, and a
 //! block of the binary container, which are bounded; every error names the file, the place and the
 //! expectation.
 //!

@@ -1,10 +1,11 @@
 //! Bytes and lines of a file that may be compressed and may be hostile.
 //!
 //! Invariant: no line is held that is longer than its reader allows, and no allocation has a size
-//! that the input states. The one exception is the window of a zstd frame, which is bounded by
-//! [`WINDOW_LOG_MAX`].
+//! that the input states. The exceptions are the windows of zstd and xz, which are bounded by
+//! [`WINDOW_LOG_MAX`] and [`XZ_KIB_MAX`].
 
 use flate2::bufread::MultiGzDecoder;
+use lzma_rust2::XzReader;
 use memchr::memchr;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 
@@ -14,6 +15,10 @@ const HEAD: u64 = 16 * 1024;
 /// Binary logarithm of the largest zstd window, 128 MiB: `zstd --long` needs that much, and the
 /// zstd tool accepts it.
 const WINDOW_LOG_MAX: u32 = 27;
+
+/// Upper bound on the memory of the decompressor of xz, in KiB: the largest dictionary that
+/// `xz -9` writes takes 64 MiB.
+const XZ_KIB_MAX: u32 = 160 << 10;
 
 /// Decompressed input, ready to be read.
 pub type Input = Box<dyn BufRead + Send>;
@@ -26,7 +31,7 @@ pub struct Opened {
     pub head: Vec<u8>,
 }
 
-/// Opens `reader`; its first bytes tell whether to decompress gzip or zstd.
+/// Opens `reader`; its first bytes tell whether to decompress gzip, zstd or xz.
 ///
 /// # Errors
 /// If the beginning cannot be read or decompressed.
@@ -35,6 +40,10 @@ pub fn open(reader: impl Read + Send + 'static) -> io::Result<Opened> {
     let plain: Box<dyn Read + Send> = match magic.as_slice() {
         [0x1f, 0x8b, ..] => Box::new(MultiGzDecoder::new(BufReader::new(raw))),
         [0x28, 0xb5, 0x2f, 0xfd] => Box::new(unzstd(raw)?),
+        [0xfd, b'7', b'z', b'X'] => {
+            let raw = BufReader::new(raw);
+            Box::new(XzReader::new_mem_limit(raw, true, XZ_KIB_MAX))
+        }
         _ => Box::new(raw),
     };
     let (head, input) = peek(plain, HEAD)?;

@@ -5,6 +5,7 @@
 //! trace reader never panics, never allocates by a length that came from the
 //! file, and names the line or the offset of what it refuses.
 
+pub mod anonymous;
 pub mod classify;
 pub mod describe;
 pub mod files;

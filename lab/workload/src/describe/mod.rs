@@ -4,6 +4,7 @@
 //! Invariant: a [`Workload`] that [`Workload::parse`] returns can be opened on any drive that is
 //! large enough. Values are checked in one place, by the units of the parameter table.
 
+mod fitted;
 mod job;
 mod options;
 mod recorded;
@@ -213,7 +214,8 @@ impl Workload {
                 path: PathBuf::from(path),
                 format: spec.format(),
                 options: spec.trace_options(),
-                wrap: spec.wraps(),
+                fit: spec.fit(),
+                speed: spec.speed(),
                 repeat: spec.number("repeat"),
             }),
         }

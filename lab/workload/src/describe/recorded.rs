@@ -4,11 +4,11 @@
 //! again for each pass, so that the memory of a stream does not depend on their number; an origin
 //! has the same number in all passes.
 
-use super::stream::fold;
+use super::fitted::{Fit, Places};
 use crate::request::{Labels, Request};
 use crate::trace::{Format, Notes, Options, Trace, TraceError};
 use std::path::PathBuf;
-use units::{Bytes, Ns, SECTOR};
+use units::{Bytes, Ns};
 
 /// Trace, and the treatment of its requests.
 #[derive(Clone, Debug)]
@@ -16,8 +16,9 @@ pub(super) struct Recorded {
     pub(super) path: PathBuf,
     pub(super) format: Option<Format>,
     pub(super) options: Options,
-    /// Whether requests past the end of the drive are folded back onto it.
-    pub(super) wrap: bool,
+    pub(super) fit: Fit,
+    /// Factor by which times pass faster, in millionths.
+    pub(super) speed: u64,
     /// Passes over the trace, at least 1.
     pub(super) repeat: u64,
 }
@@ -26,8 +27,8 @@ pub(super) struct Recorded {
 pub(super) struct Passes {
     recorded: Recorded,
     trace: Box<Trace>,
-    /// Capacity in sectors, onto which requests are folded; `u64::MAX` to fold none.
-    room: u64,
+    places: Places,
+    capacity: Bytes,
     /// Passes that follow the present one.
     left: u64,
     /// Start of the present pass, and time of its last request so far.
@@ -39,8 +40,6 @@ pub(super) struct Passes {
     ended: bool,
     /// Deviations in the passes before.
     before: Notes,
-    /// Requests folded in all passes.
-    wrapped: u64,
 }
 
 impl Recorded {
@@ -48,10 +47,8 @@ impl Recorded {
     pub(super) fn open(&self, capacity: Bytes) -> Result<Passes, TraceError> {
         Ok(Passes {
             trace: Box::new(Trace::open(&self.path, self.format, self.options)?),
-            room: match self.wrap {
-                true => capacity.0 / SECTOR,
-                false => u64::MAX,
-            },
+            places: Places::new(self.fit.clone(), capacity),
+            capacity,
             left: self.repeat - 1,
             recorded: self.clone(),
             start: Ns::ZERO,
@@ -59,7 +56,6 @@ impl Recorded {
             begun: false,
             ended: false,
             before: Notes::default(),
-            wrapped: 0,
         })
     }
 }
@@ -72,8 +68,12 @@ impl Passes {
 
     /// Deviations from the trace in all passes so far.
     pub(super) fn notes(&self) -> Notes {
+        let of = &self.places.notes;
         Notes {
-            wrapped: self.wrapped,
+            wrapped: of.wrapped,
+            outside: of.outside,
+            cut: of.cut,
+            divided: of.divided,
             ..self.trace.notes().after(&self.before)
         }
     }
@@ -82,11 +82,8 @@ impl Passes {
     fn begin(&mut self) -> Result<bool, TraceError> {
         let is_first = self.left + 1 == self.recorded.repeat;
         if !self.begun && !is_first {
-            return Err(TraceError::Unfit {
-                name: self.recorded.path.display().to_string(),
-                expected: "a trace that can be read again".to_owned(),
-                found: "a later pass without a request".to_owned(),
-            });
+            let found = "a later pass without a request".to_owned();
+            return Err(self.unfit("a trace that can be read again", found));
         }
         if self.left == 0 || !self.begun {
             return Ok(false);
@@ -100,24 +97,48 @@ impl Passes {
         Ok(true)
     }
 
-    /// `request` of the present pass as the drive gets it.
-    fn placed(&mut self, request: Request) -> Result<Request, TraceError> {
-        let Some(at) = self.start.0.checked_add(request.at.0) else {
-            return Err(TraceError::Unfit {
-                name: self.recorded.path.display().to_string(),
-                expected: "passes that end before 2^64 ns, which is 584 years".to_owned(),
-                found: format!("repeat={}", self.recorded.repeat),
-            });
+    /// `request` of the present pass at its time in all passes; `None` if it is left out.
+    fn timed(&mut self, request: Request) -> Result<Option<Request>, TraceError> {
+        let at = match self.recorded.speed {
+            NORMAL => request.at.0,
+            speed => scaled(request.at.0, speed),
+        };
+        let Some(at) = self.start.0.checked_add(at) else {
+            let found = format!("repeat={}", self.recorded.repeat);
+            return Err(self.unfit("passes that end before 2^64 ns, which is 584 years", found));
         };
         (self.last, self.begun) = (Ns(at), true);
-        let extent = fold(request.extent, self.room);
-        self.wrapped += u64::from(extent != request.extent);
-        Ok(Request {
-            at: Ns(at),
-            extent,
-            ..request
+        let at = Ns(at);
+        Ok(self.places.begin(Request { at, ..request }))
+    }
+
+    /// `request` at its place on the drive.
+    fn placed(&mut self, request: Request) -> Result<Request, TraceError> {
+        self.places.place(request).map_err(|full| {
+            let expected = format!(
+                "a trace that uses at most the {} of the drive in pieces of 64 KiB",
+                self.capacity
+            );
+            self.unfit(&expected, format!("more than {}", full.used))
         })
     }
+
+    fn unfit(&self, expected: &str, found: String) -> TraceError {
+        TraceError::Unfit {
+            name: self.recorded.path.display().to_string(),
+            expected: expected.to_owned(),
+            found,
+        }
+    }
+}
+
+/// Factor of times that pass as recorded, in millionths.
+const NORMAL: u64 = 1_000_000;
+
+/// `at` if times pass faster by `speed` millionths.
+fn scaled(at: u64, speed: u64) -> u64 {
+    let slower = u128::from(at) * u128::from(NORMAL) / u128::from(speed);
+    u64::try_from(slower).unwrap_or(u64::MAX)
 }
 
 impl Iterator for Passes {
@@ -125,12 +146,19 @@ impl Iterator for Passes {
 
     fn next(&mut self) -> Option<Self::Item> {
         while !self.ended {
-            let read = match self.trace.next() {
-                Some(read) => read.and_then(|request| self.placed(request)),
-                None => match self.begin() {
-                    Ok(true) => continue,
-                    Ok(false) => return None,
-                    Err(error) => Err(error),
+            let read = match self.places.rest() {
+                Some(rest) => self.placed(rest),
+                None => match self.trace.next() {
+                    Some(read) => match read.and_then(|request| self.timed(request)) {
+                        Ok(None) => continue,
+                        Ok(Some(request)) => self.placed(request),
+                        Err(error) => Err(error),
+                    },
+                    None => match self.begin() {
+                        Ok(true) => continue,
+                        Ok(false) => return None,
+                        Err(error) => Err(error),
+                    },
                 },
             };
             self.ended = read.is_err();

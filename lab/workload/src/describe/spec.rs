@@ -1,8 +1,9 @@
 //! Preset with the values of its parameters, and its translation into a generator.
 
 use super::Pacing;
+use super::fitted::{Fit, Onto};
 use super::table::Preset;
-use super::unit::{Unit, action, number, part, percent, size, sizes, theta, time};
+use super::unit::{Unit, action, factor, number, part, percent, range, size, sizes, theta, time};
 use crate::classify::Placing;
 use crate::generate::{Arrivals, Limit, Logs, Order, Part, Synthetic};
 use crate::request::Op;
@@ -120,15 +121,29 @@ impl Spec {
         self.text("format").parse().ok()
     }
 
-    /// Whether requests past the end of the drive are folded back onto it.
-    pub(super) fn wraps(&self) -> bool {
-        self.text("fit") == "wrap"
+    /// Treatment of the addresses of a trace.
+    pub(super) fn fit(&self) -> Fit {
+        let onto = match (self.text("compact"), self.text("fit")) {
+            ("first-touch", _) => Onto::Compact,
+            (_, "wrap") => Onto::Fold,
+            _ => Onto::Keep,
+        };
+        Fit {
+            range: range(self.text("range")),
+            onto,
+        }
+    }
+
+    /// Factor by which the times of a trace pass faster, in millionths.
+    pub(super) fn speed(&self) -> u64 {
+        self.value("speed", factor)
     }
 
     pub(super) fn trace_options(&self) -> Options {
         Options {
             devices: self.value("devices", |t| t.parse().ok()),
             action: self.value("action", action),
+            columns: self.text("columns").parse().ok(),
         }
     }
 

@@ -21,7 +21,7 @@ pub struct Stream {
 }
 
 enum Running {
-    Trace(Passes),
+    Trace(Box<Passes>),
     Phases(Phases),
 }
 
@@ -32,7 +32,7 @@ impl Workload {
     /// If the drive is too small or the trace cannot be opened.
     pub fn open(&self, capacity: Bytes, seed: Seed) -> Result<Stream, WorkloadError> {
         let running = match &self.source {
-            Source::Trace(recorded) => Running::Trace(recorded.open(capacity)?),
+            Source::Trace(recorded) => Running::Trace(Box::new(recorded.open(capacity)?)),
             Source::Phases(phases) => {
                 let open = self.pacing == Pacing::Open;
                 Running::Phases(Phases::new(phases, open, capacity, seed)?)

@@ -235,14 +235,41 @@ pub static TRACE: Preset = Preset {
             "auto",
             Unit::Devices,
             "layout of the trace's devices on the drive: together (overlapping), packed (used \
-             regions one after the other), apart:64GiB (at this distance), or one device (3 or \
-             8,0); auto packs cloud volumes",
+             regions one after the other), tenants (packed, and each device is an origin), \
+             apart:64GiB (at this distance), or one device (3 or 8,0); auto packs cloud volumes",
+        ),
+        param(
+            "columns",
+            "none",
+            Unit::Columns,
+            "for a table in no known format, the meanings of its columns, such as \
+             time_us/op/offset_bytes/size_bytes/volume",
         ),
         param(
             "action",
             "auto",
             Unit::Action,
-            "blktrace events that count as requests",
+            "events of the kernel that count as requests",
+        ),
+        param(
+            "speed",
+            "1",
+            Unit::Factor,
+            "factor by which the recorded times pass faster",
+        ),
+        param(
+            "range",
+            "all",
+            Unit::Range,
+            "addresses of the trace that are kept, such as 0-1GiB, and moved to the start of the \
+             drive",
+        ),
+        param(
+            "compact",
+            "none",
+            Unit::Choice(&["none", "first-touch"]),
+            "first-touch places the used pieces of 64 KiB one after the other, in the order of \
+             first use, in place of fit",
         ),
         param(
             "depth",

@@ -2,8 +2,9 @@
 
 use crate::files::Benchmarks;
 use crate::generate::{Logs, Part, Sizes, Theta};
-use crate::trace::{Action, Devices, Format};
+use crate::trace::{Action, Columns, Devices, Format};
 use input::named::decimal;
+use std::ops::Range;
 use units::{Bytes, GIB, Ns, SECTOR};
 
 /// Upper bound on the requests or calls of a workload. Some millions are simulated a second, so
@@ -61,6 +62,12 @@ pub enum Unit {
     Trim,
     /// Name of a trace format, or `auto`.
     Format,
+    /// Meanings of the columns of a table, as [`Columns`] reads them, or `none`.
+    Columns,
+    /// A decimal factor above 0 and up to 1,000,000.
+    Factor,
+    /// Two sizes with a hyphen between them, or `all`.
+    Range,
     /// Choice among the devices of a trace, as [`Devices`] reads it.
     Devices,
     /// Choice of the blktrace events that count as requests, as [`Action`] names them.
@@ -99,12 +106,16 @@ impl Unit {
             Self::Exponent => "a decimal above 0 and up to 3 such as 0.99",
             Self::Speed => "a factor up to 1000 such as 0.5, or 0",
             Self::Trim => "a multiple of 512 up to 1GiB, or 0",
-            Self::Devices => "auto, together, packed, a device such as 3 or 8,0, or apart:64GiB",
+            Self::Factor => "a factor above 0 and up to 1000000 such as 2 or 0.5",
+            Self::Range => "all or a range of multiples of 512 such as 0-1GiB",
+            Self::Devices => {
+                "auto, together, packed, tenants, a device such as 3 or 8,0, or apart:64GiB"
+            }
             Self::Action => "auto, queued, issued or completed",
             Self::Benchmarks => {
                 "up to 8 of fillseq, fillrandom, overwrite, updaterandom, readrandom and readseq, those that fill first and alone, such as fillseq:overwrite/1000"
             }
-            Self::Logs | Self::Format | Self::Choice(_) => "",
+            Self::Logs | Self::Format | Self::Columns | Self::Choice(_) => "",
         }
     }
 }
@@ -114,6 +125,11 @@ impl input::named::Unit for Unit {
         match self {
             Self::Choice(words) => format!("one of {}", words.join(", ")),
             Self::Format => format!("auto or one of {}", Format::list()),
+            Self::Columns => format!(
+                "none, or one time, one operation, one offset and one size, among the columns {}, \
+                 with a slash between them",
+                Columns::names()
+            ),
             Self::Logs => format!("a number from 1 to {}", Logs::MAX),
             other => other.fixed_expectation().to_owned(),
         }
@@ -145,6 +161,9 @@ impl input::named::Unit for Unit {
             Self::Logs => within(1, u64::from(Logs::MAX)),
             Self::Trim => size(text).is_some_and(|b| b.0 <= GIB && b.0.is_multiple_of(SECTOR)),
             Self::Format => text == "auto" || text.parse::<Format>().is_ok(),
+            Self::Columns => text == "none" || text.parse::<Columns>().is_ok(),
+            Self::Factor => factor(text).is_some(),
+            Self::Range => text == "all" || range(text).is_some(),
             Self::Devices => text.parse::<Devices>().is_ok(),
             Self::Action => action(text).is_some(),
             Self::Benchmarks => Benchmarks::parse(text).is_some(),
@@ -215,6 +234,26 @@ pub(crate) fn speed(text: &str) -> Option<u64> {
     decimal(text, 6).filter(|millionths| *millionths <= 1_000_000_000)
 }
 
+/// Reads a factor above 0 and up to 1,000,000 as millionths.
+pub(super) fn factor(text: &str) -> Option<u64> {
+    let millionths = decimal(text, 6)?;
+    (1..=1_000_000_000_000)
+        .contains(&millionths)
+        .then_some(millionths)
+}
+
+/// Reads two sizes with a hyphen between them as a range of sectors that is not empty.
+pub(super) fn range(text: &str) -> Option<Range<u64>> {
+    let (start, end) = text.split_once('-')?;
+    let sector = |text: &str| {
+        size(text)
+            .map(|bytes| bytes.0)
+            .filter(|b| b.is_multiple_of(SECTOR))
+    };
+    let (start, end) = (sector(start)? / SECTOR, sector(end)? / SECTOR);
+    (start < end).then_some(start..end)
+}
+
 pub(super) fn action(text: &str) -> Option<Action> {
     Some(match text {
         "auto" => Action::Auto,
@@ -244,6 +283,19 @@ mod tests {
         assert_eq!(sizes("4k/60:64k/40"), two);
         for text in ["", "1000", "4k/", "4k/0", "0", "257m", "4k/1:5000/1"] {
             assert_eq!(sizes(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn ranges_and_speeds_are_exact() {
+        assert_eq!(range("0-1GiB"), Some(0..1 << 21));
+        assert_eq!(range("512-1k"), Some(1..2));
+        for text in ["", "-", "1GiB", "1k-1k", "2k-1k", "0-100", "0-1k-2k"] {
+            assert_eq!(range(text), None, "{text}");
+        }
+        assert_eq!(factor("0.5"), Some(500_000));
+        for text in ["0", "1000001", "-1", "x"] {
+            assert_eq!(factor(text), None, "{text}");
         }
     }
 

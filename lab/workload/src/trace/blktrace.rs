@@ -6,11 +6,12 @@
 
 use super::Action;
 use super::event::{Event, Kind, Line};
+use super::records::{Records, fill};
 use super::rwbs::device_number;
 use crate::request::Op;
 use input::{Expected, Fault, expected};
 use std::collections::BTreeMap;
-use std::io::{self, BufRead, Read};
+use std::io::{BufRead, Read};
 use units::SECTOR;
 
 /// Bytes of a record before its payload.
@@ -146,7 +147,7 @@ pub(super) struct Blktrace {
     action: Action,
     names: BTreeMap<u32, String>,
     /// Offset of the next record in the file, in bytes.
-    pub(super) offset: u64,
+    offset: u64,
 }
 
 impl Blktrace {
@@ -156,21 +157,6 @@ impl Blktrace {
             names: BTreeMap::new(),
             offset: 0,
         }
-    }
-
-    /// Reads the next record; `None` at the end of the file.
-    pub(super) fn next(&mut self, input: &mut dyn BufRead) -> Result<Option<Line<'_>>, Fault> {
-        let Some(raw) = record(input)? else {
-            return Ok(None);
-        };
-        let record = Record::read(&raw)?;
-        let name = payload(input, record.payload)?;
-        self.offset += RECORD as u64 + u64::from(record.payload);
-        if record.category() & NOTIFY != 0 {
-            self.notice(record, &name);
-            return Ok(Some(Line::Nothing));
-        }
-        Ok(Some(self.request(record)))
     }
 
     fn request(&mut self, record: Record) -> Line<'_> {
@@ -195,6 +181,27 @@ impl Blktrace {
     }
 }
 
+impl Records for Blktrace {
+    fn next(&mut self, input: &mut dyn BufRead) -> Result<Option<Line<'_>>, Fault> {
+        let mut raw = [0; RECORD];
+        if !fill(input, &mut raw)? {
+            return Ok(None);
+        }
+        let record = Record::read(&raw)?;
+        let name = payload(input, record.payload)?;
+        self.offset += RECORD as u64 + u64::from(record.payload);
+        if record.category() & NOTIFY != 0 {
+            self.notice(record, &name);
+            return Ok(Some(Line::Nothing));
+        }
+        Ok(Some(self.request(record)))
+    }
+
+    fn offset(&self) -> u64 {
+        self.offset
+    }
+}
+
 /// Letter by which blkparse names an action (`enum blktrace_act`): `Q`, `D` or `C`.
 const fn letter(action: u32) -> Option<&'static str> {
     match action {
@@ -202,20 +209,6 @@ const fn letter(action: u32) -> Option<&'static str> {
         7 => Some("D"),
         8 => Some("C"),
         _ => None,
-    }
-}
-
-fn record(input: &mut dyn BufRead) -> Result<Option<[u8; RECORD]>, Fault> {
-    if input.fill_buf()?.is_empty() {
-        return Ok(None);
-    }
-    let mut raw = [0; RECORD];
-    match input.read_exact(&mut raw) {
-        Ok(()) => Ok(Some(raw)),
-        Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => expected(format!(
-            "a record of {RECORD} bytes, but the file ends within it"
-        )),
-        Err(e) => Err(e.into()),
     }
 }
 

@@ -27,6 +27,24 @@ pub(super) fn digits(word: &[u8]) -> Option<u64> {
     Some(number)
 }
 
+/// Parses `word` as a decimal with a fraction, in units of ten to the power of minus `places`.
+/// Further digits are cut off.
+#[inline]
+pub(super) fn scaled(word: &[u8], places: u32) -> Option<u64> {
+    let (whole, fraction) = divided(word, b'.').unwrap_or((word, b""));
+    if !fraction.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let kept = &fraction[..fraction.len().min(places as usize)];
+    let fraction = match kept {
+        [] => 0,
+        _ => digits(kept)? * 10_u64.pow(places - kept.len() as u32),
+    };
+    digits(whole)?
+        .checked_mul(10_u64.pow(places))?
+        .checked_add(fraction)
+}
+
 #[cold]
 fn unusual(word: &[u8]) -> Option<u64> {
     std::str::from_utf8(word).ok()?.trim().parse().ok()
@@ -136,6 +154,18 @@ mod tests {
             assert_eq!(decimal(word.as_bytes()), word.trim().parse().ok(), "{word}");
         }
         assert_eq!(decimal(b"5\xff"), None);
+    }
+
+    #[test]
+    fn decimals_are_cut_to_their_places() {
+        assert_eq!(scaled(b"1.25", 3), Some(1_250));
+        assert_eq!(scaled(b"7", 9), Some(7_000_000_000));
+        assert_eq!(scaled(b"0.1239", 3), Some(123));
+        assert_eq!(scaled(b"5.9", 0), Some(5));
+        for word in ["", ".5", "1.", "-1", "1.x", "99999999999.0", "1e3"] {
+            let fits = word == "1.";
+            assert_eq!(scaled(word.as_bytes(), 9).is_some(), fits, "{word}");
+        }
     }
 
     #[test]

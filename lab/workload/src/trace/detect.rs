@@ -6,7 +6,7 @@
 //! in bytes are, and no trace in nanoseconds has twenty million requests a second.
 
 use super::event::{Event, Kind, Line};
-use super::{Devices, Format, Reader, blktrace, flb, parser, rwbs};
+use super::{Devices, Format, Options, Reader, blktrace, flb, parser, records, rwbs};
 use crate::request::Op;
 use crate::trace::Action;
 use input::{Expected, excerpt};
@@ -26,12 +26,17 @@ const DIGITS: usize = 13;
 const EPOCH: std::ops::Range<u64> = 1_000_000_000..4_200_000_000;
 
 /// Beginnings of first lines that name their format or its columns, in lower case.
-const HEADINGS: [(&str, Format); 5] = [
+const HEADINGS: [(&str, Format); 10] = [
     ("fio version ", Format::Fio),
     ("time_ns,", Format::Csv),
     ("timestamp,hostname,", Format::Msr),
     ("device_id,opcode,", Format::Alibaba),
     ("timestamp,offset,size,", Format::Tencent),
+    ("timestamp,response,", Format::Systor),
+    ("version,time,op,", Format::CloudPhysics),
+    ("ts,lba,op,size", Format::CloudPhysics),
+    ("time(s)", Format::Biosnoop),
+    ("version = ", Format::TraceCmd),
 ];
 
 /// Reason against a format, at one line.
@@ -48,6 +53,8 @@ pub(super) struct Flaw {
 pub(super) enum Undecided {
     /// The only format that could fit has implausible or unusual values.
     Doubtful(Format, Flaw),
+    /// The contents fit oracleGeneral, with objects that are no blocks.
+    Objects,
     /// The contents fit each of these formats.
     Several(Vec<Format>),
     /// No format fits: the formats with similar columns, each with its flaw, and the first line.
@@ -73,9 +80,15 @@ pub(super) fn detect(head: &[u8]) -> Result<Format, Undecided> {
     if head.starts_with(&flb::NAME) {
         return Ok(Format::Flb);
     }
+    if let Some(format) = records::recognize(head).filter(|_| head.contains(&0)) {
+        return match format == Format::Oracle && records::has_objects(head) {
+            true => Err(Undecided::Objects),
+            false => Ok(format),
+        };
+    }
     let text = String::from_utf8_lossy(head);
-    if text.contains(": block_rq_") {
-        return Ok(Format::Ftrace);
+    if let Some(format) = tracepoints(&text) {
+        return Ok(format);
     }
     let lines = lines(&text);
     let Some((_, first)) = lines.first() else {
@@ -91,6 +104,19 @@ pub(super) fn detect(head: &[u8]) -> Result<Format, Undecided> {
     let alike = Format::ALL.into_iter().filter(|f| resembles(*f, first));
     let fits = alike.map(|format| (format, fit(format, &lines)));
     decide(fits.collect(), lines[0].1)
+}
+
+/// The program that printed the block tracepoints in `text`, if it has some.
+fn tracepoints(text: &str) -> Option<Format> {
+    let has = |words: [&str; 2]| words.iter().any(|word| text.contains(word));
+    let begins = |word| text.trim_start().starts_with(word);
+    if has([": block:block_rq_", ": block:block_bio_"]) {
+        return Some(Format::Perf);
+    }
+    has([": block_rq_", ": block_bio_"]).then_some(match begins("cpus=") || begins("version = ") {
+        true => Format::TraceCmd,
+        false => Format::Ftrace,
+    })
 }
 
 fn decide(fits: Vec<(Format, Fit)>, first: &str) -> Result<Format, Undecided> {
@@ -151,7 +177,37 @@ fn resembles(format: Format, line: &str) -> bool {
         Format::Alibaba => five && is_letter(columns[1]) && is_number(columns[4]),
         Format::Tencent => five && columns.iter().all(|column| is_number(column)),
         Format::Spc => columns.len() >= 5 && is_letter(columns[3]) && is_number(columns[1]),
-        Format::Fio | Format::Blktrace | Format::Ftrace | Format::Flb => false,
+        Format::Systor => {
+            let kind = ["", "R", "W", "Read", "Write"].contains(columns.get(2).unwrap_or(&"-"));
+            columns.len() == 6 && kind && is_number(columns[0])
+        }
+        Format::CloudPhysics => match columns.as_slice() {
+            [_, _, kind, _] => is_letter(kind),
+            ["1" | "2", _, code, size, _] => code.len() == 2 && is_number(size),
+            _ => false,
+        },
+        Format::Fiu => {
+            let kind = |behind: usize| words.iter().rev().nth(behind).is_some_and(|w| is_letter(w));
+            words.len() >= 7 && is_number(words[1]) && (kind(2) || kind(3))
+        }
+        Format::DiskSim => {
+            words.len() == 5
+                && words[..4].iter().all(|word| is_number(word))
+                && words[0].contains('.')
+        }
+        Format::Biosnoop => {
+            let kind = |behind: usize| words.iter().rev().nth(behind).is_some_and(|w| is_letter(w));
+            words.len() >= 6 && words[0].contains('.') && (kind(3) || kind(4))
+        }
+        Format::Fio
+        | Format::Blktrace
+        | Format::Ftrace
+        | Format::Perf
+        | Format::TraceCmd
+        | Format::Vscsi
+        | Format::Oracle
+        | Format::Flb
+        | Format::Table => false,
     }
 }
 
@@ -167,8 +223,14 @@ fn is_letter(word: &str) -> bool {
 
 /// Reads `lines` as `format` and rates the result.
 fn fit(format: Format, lines: &[(u64, &str)]) -> Fit {
-    let mut parser = parser(format, Action::Auto).expect("binary contents resemble no format");
-    let mut reader = Reader::new(Devices::Together, format);
+    let mut parser = parser(format, Action::Auto, b"").expect("binary contents resemble no format");
+    let mut reader = Reader::new(
+        Options {
+            devices: Devices::Together,
+            ..Options::default()
+        },
+        format,
+    );
     let mut sample = Sample::default();
     for &(number, line) in lines {
         let flaw = |expected: String| Flaw {
@@ -232,7 +294,8 @@ impl Sample {
         if event.widened && self.widened.is_none() {
             self.widened = here();
         }
-        let outside = format == Format::Tencent && !EPOCH.contains(&(event.at / Ns::secs(1).0));
+        let since_1970 = matches!(format, Format::Tencent | Format::Systor);
+        let outside = since_1970 && !EPOCH.contains(&(event.at / Ns::secs(1).0));
         if outside && self.outside.is_none() {
             self.outside = here();
         }
@@ -249,7 +312,10 @@ impl Sample {
     fn doubt(self, format: Format) -> Option<Flaw> {
         let said =
             |flaw: Option<Flaw>, expected: String| flaw.map(|flaw| Flaw { expected, ..flaw });
-        let in_sectors = matches!(format, Format::Csv | Format::Mqsim | Format::Tencent);
+        let in_sectors = matches!(
+            format,
+            Format::Csv | Format::Mqsim | Format::Tencent | Format::DiskSim | Format::Fiu
+        );
         if in_sectors && self.sized > 0 && self.bytes_alike == self.sized {
             let expected = "sizes in sectors of 512 bytes, not multiples of 512 alone, which look \
                             like bytes";
@@ -268,7 +334,10 @@ impl Sample {
         let widened = "addresses and sizes in multiples of 512 bytes".to_owned();
         match format {
             Format::Tencent => said(self.outside, outside),
-            Format::Msr | Format::Spc => said(self.widened, widened),
+            Format::Systor => said(self.outside, outside).or(said(self.widened, widened)),
+            Format::Msr | Format::Spc | Format::CloudPhysics | Format::Biosnoop => {
+                said(self.widened, widened)
+            }
             _ => None,
         }
     }
@@ -333,6 +402,10 @@ mod tests {
             "1200000 0 409600 4096 1\n",
             // Milliseconds and sectors.
             "1 0 409600 8 1\n3 0 8192 16 0\n9 0 0 8 1\n",
+            // Time of day and bytes, as SYSTOR '17 has them.
+            "12.5,0.001,R,0,4096,4096\n",
+            // Milliseconds and bytes, as DiskSim has sectors.
+            "12.5 0 409600 4096 1\n",
             // Seconds, bytes and the name of a host.
             "1600000000,W,409600,4096,web1\n1600000001,R,8192,8192,web1\n",
             "1600000000,4096,8192,1,77\n",

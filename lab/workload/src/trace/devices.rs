@@ -4,7 +4,7 @@
 //! memory of a layout is bounded by [`DEVICES_MAX`] and [`PIECES_MAX`].
 
 use super::event::Event;
-use super::{Format, MAX_ADDRESS, RECORDED_MAX};
+use super::{MAX_ADDRESS, RECORDED_MAX};
 use input::{Expected, expected};
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -22,6 +22,9 @@ pub enum Devices {
     /// Each device in pieces of 1 GiB, which are laid out one behind the other in the order of
     /// first use: addresses stay apart and the drive stays small.
     Packed,
+    /// As packed, and the device of a request is its origin, so that devices are tenants beside each
+    /// other: each has its own part of the drive, and its own handle with `placement=origin`.
+    Tenants,
     /// Only the device of this number; its addresses stay as they are. The kernel's `major,minor`
     /// counts as `major << 20 | minor`, a file of fio by its index in the order of first appearance
     /// in the log, from 0.
@@ -56,10 +59,10 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// A layout for a trace of `format`, which resolves [`Devices::Auto`].
-    pub(super) fn new(devices: Devices, format: Format) -> Self {
+    /// A layout for a trace of many volumes or one machine, which resolves [`Devices::Auto`].
+    pub(super) fn new(devices: Devices, has_volumes: bool) -> Self {
         let devices = match devices {
-            Devices::Auto if format.has_volumes() => Devices::Packed,
+            Devices::Auto if has_volumes => Devices::Packed,
             Devices::Auto => Devices::Together,
             chosen => chosen,
         };
@@ -79,7 +82,12 @@ impl Layout {
 
     /// Whether devices are laid out in pieces.
     pub(super) fn is_packed(&self) -> bool {
-        self.devices == Devices::Packed
+        matches!(self.devices, Devices::Packed | Devices::Tenants)
+    }
+
+    /// Whether the device of a request is its origin.
+    pub(super) fn has_tenants(&self) -> bool {
+        self.devices == Devices::Tenants
     }
 
     /// Whether all devices share one range of addresses.
@@ -114,7 +122,7 @@ impl Layout {
                 }
                 ((base + event.start, event.sectors), None)
             }
-            Devices::Packed => self.packed(event)?,
+            Devices::Packed | Devices::Tenants => self.packed(event)?,
             Devices::Auto | Devices::Together | Devices::Only(_) => (whole, None),
         }))
     }
@@ -173,7 +181,8 @@ impl Layout {
 /// Error: a text that is no choice of devices.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "expected auto, together, packed, a device such as 3 or 8,0, or apart:64GiB, found {found:?}"
+    "expected auto, together, packed, tenants, a device such as 3 or 8,0, or apart:64GiB, found \
+     {found:?}"
 )]
 pub struct BadDevices {
     /// Text as it was given.
@@ -190,6 +199,7 @@ impl FromStr for Devices {
             "auto" => return Ok(Self::Auto),
             "together" => return Ok(Self::Together),
             "packed" => return Ok(Self::Packed),
+            "tenants" => return Ok(Self::Tenants),
             _ => {}
         }
         if let Some(distance) = text.strip_prefix("apart:") {
@@ -212,19 +222,20 @@ mod tests {
         assert_eq!("auto".parse(), Ok(Devices::Auto));
         assert_eq!("together".parse(), Ok(Devices::Together));
         assert_eq!("packed".parse(), Ok(Devices::Packed));
+        assert_eq!("tenants".parse(), Ok(Devices::Tenants));
         assert_eq!("3".parse(), Ok(Devices::Only(3)));
         assert_eq!("8,1".parse(), Ok(Devices::Only(8 << 20 | 1)));
         assert_eq!("apart:1GiB".parse(), Ok(Devices::Apart(Bytes(1 << 30))));
         assert_eq!(
             "all".parse::<Devices>().unwrap_err().to_string(),
-            "expected auto, together, packed, a device such as 3 or 8,0, or apart:64GiB, \
+            "expected auto, together, packed, tenants, a device such as 3 or 8,0, or apart:64GiB, \
              found \"all\""
         );
     }
 
     #[test]
     fn packed_devices_never_meet_and_requests_across_pieces_are_divided() {
-        let mut layout = Layout::new(Devices::Auto, Format::Alibaba);
+        let mut layout = Layout::new(Devices::Auto, true);
         let mut place = |device, start, sectors| {
             let event = Event {
                 device,

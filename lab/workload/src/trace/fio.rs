@@ -7,12 +7,9 @@
 
 use super::bytes::Words;
 use super::event::{Event, Kind, Line, Parser, number};
+use super::names::Names;
 use crate::request::Op;
 use input::{Expected, expected};
-use std::collections::BTreeMap;
-
-/// Upper bound on the files of a log; a log with more is refused.
-const MAX_FILES: usize = 4096;
 
 /// Parser of a log; the first line states the version.
 #[derive(Default)]
@@ -20,9 +17,7 @@ pub(super) struct Fio {
     version: Option<u8>,
     /// Clock of version 2, in nanoseconds.
     clock: u64,
-    files: BTreeMap<String, u64>,
-    /// File of the line before, with its number: a cache of `files`.
-    last: Option<(Vec<u8>, u64)>,
+    files: Names,
 }
 
 impl Parser for Fio {
@@ -59,7 +54,7 @@ impl Fio {
         let (Some(name), Some(action)) = (words.next(), words.next()) else {
             return expected("a file and an action");
         };
-        let device = self.file(name)?;
+        let device = self.files.number(name, "files")?;
         let event = match action {
             b"add" | b"open" | b"close" | b"unlink" => return Ok(Line::Nothing),
             b"wait" => return self.wait(words.next()),
@@ -81,30 +76,6 @@ impl Fio {
         let span = microseconds(time, "a time in microseconds after wait")?;
         self.clock = self.clock.saturating_add(span);
         Ok(Line::Nothing)
-    }
-
-    /// Number of the file called `name`, in the order of first appearance.
-    fn file(&mut self, name: &[u8]) -> Result<u64, Expected> {
-        if let Some((last, number)) = &self.last
-            && last == name
-        {
-            return Ok(*number);
-        }
-        let text = String::from_utf8_lossy(name);
-        let next = self.files.len();
-        let number = match self.files.get(&*text) {
-            Some(&number) => number,
-            None if next == MAX_FILES => return expected(format!("at most {MAX_FILES} files")),
-            None => {
-                self.files.insert(text.into_owned(), next as u64);
-                next as u64
-            }
-        };
-        let (last, of) = self.last.get_or_insert_default();
-        last.clear();
-        last.extend_from_slice(name);
-        *of = number;
-        Ok(number)
     }
 }
 

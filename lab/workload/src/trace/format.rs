@@ -18,21 +18,42 @@ pub enum Format {
     Blktrace,
     /// blkparse's default text output.
     Blkparse,
-    /// The kernel's text of the `block_rq_issue` tracepoint.
+    /// The kernel's text of block tracepoints.
     Ftrace,
+    /// The same, as `perf script` prints it.
+    Perf,
+    /// The same, as `trace-cmd report` prints it.
+    TraceCmd,
+    /// The output of biosnoop.
+    Biosnoop,
     /// The block traces of Alibaba Cloud.
     Alibaba,
     /// The traces of Tencent's cloud block storage.
     Tencent,
     /// The format of the Storage Performance Council.
     Spc,
+    /// The traces of virtual desktops of SYSTOR '17.
+    Systor,
+    /// The traces of Florida International University.
+    Fiu,
+    /// The traces of `CloudPhysics` as tables.
+    CloudPhysics,
+    /// The binary traces of `VMware`'s vscsi layer, versions 1 and 2.
+    Vscsi,
+    /// The ASCII traces of `DiskSim`.
+    DiskSim,
+    /// The binary oracleGeneral traces of libCacheSim.
+    Oracle,
     /// Flashloom's own in binary, `.flb`.
     Flb,
+    /// A table of any program, whose columns [`Options`](super::Options) state. It has no name that
+    /// a user could select.
+    Table,
 }
 
 impl Format {
-    /// Every format, in the order in which messages list them.
-    pub const ALL: [Self; 11] = [
+    /// Every format that a user can select, in the order in which messages list them.
+    pub const ALL: [Self; 20] = [
         Self::Csv,
         Self::Msr,
         Self::Mqsim,
@@ -40,9 +61,18 @@ impl Format {
         Self::Blktrace,
         Self::Blkparse,
         Self::Ftrace,
+        Self::Perf,
+        Self::TraceCmd,
+        Self::Biosnoop,
         Self::Alibaba,
         Self::Tencent,
         Self::Spc,
+        Self::Systor,
+        Self::Fiu,
+        Self::CloudPhysics,
+        Self::Vscsi,
+        Self::DiskSim,
+        Self::Oracle,
         Self::Flb,
     ];
 
@@ -57,10 +87,20 @@ impl Format {
             Self::Blktrace => "blktrace",
             Self::Blkparse => "blkparse",
             Self::Ftrace => "ftrace",
+            Self::Perf => "perf",
+            Self::TraceCmd => "trace-cmd",
+            Self::Biosnoop => "biosnoop",
             Self::Alibaba => "alibaba",
             Self::Tencent => "tencent",
             Self::Spc => "spc",
+            Self::Systor => "systor",
+            Self::Fiu => "fiu",
+            Self::CloudPhysics => "cloudphysics",
+            Self::Vscsi => "vscsi",
+            Self::DiskSim => "disksim",
+            Self::Oracle => "oracle",
             Self::Flb => "flb",
+            Self::Table => "columns",
         }
     }
 
@@ -82,7 +122,10 @@ impl Format {
     /// Whether traces of this format hold many volumes, each with addresses of its own.
     #[must_use]
     pub const fn has_volumes(self) -> bool {
-        matches!(self, Self::Alibaba | Self::Tencent | Self::Spc)
+        matches!(
+            self,
+            Self::Alibaba | Self::Tencent | Self::Spc | Self::Systor
+        )
     }
 }
 
@@ -121,8 +164,9 @@ mod tests {
         }
         assert_eq!(
             "xml".parse::<Format>().unwrap_err().to_string(),
-            "expected a trace format (csv, msr, mqsim, fio, blktrace, blkparse, ftrace, alibaba, \
-             tencent, spc, flb), found \"xml\""
+            "expected a trace format (csv, msr, mqsim, fio, blktrace, blkparse, ftrace, perf, \
+             trace-cmd, biosnoop, alibaba, tencent, spc, systor, fiu, cloudphysics, vscsi, disksim, \
+             oracle, flb), found \"xml\""
         );
     }
 }

@@ -15,11 +15,15 @@ mod fio;
 mod flb;
 mod format;
 mod lines;
+mod listed;
+mod names;
 mod options;
 mod order;
 mod origins;
+mod records;
 mod rwbs;
 mod summary;
+mod table;
 mod text;
 mod volumes;
 mod write;
@@ -30,6 +34,7 @@ pub use format::{Format, UnknownFormat};
 pub use input::TraceError;
 pub use options::{Action, Notes, Options};
 pub use summary::{OriginSummary, SizeBucket, Summarizer, Summary};
+pub use table::{BadColumns, Columns};
 pub use write::{WriteError, Written, write};
 
 use crate::request::{Labels, Op, Request};
@@ -38,14 +43,16 @@ use detect::{Flaw, Undecided, detect};
 use devices::Layout;
 use event::{Event, Kind, Line, Parser};
 use flb::Flb;
-use input::{Expected, Fault, Input, excerpt, expected};
+use input::{Expected, Fault, Input, Opened, excerpt, expected};
 use lines::Lines;
 use order::Window;
 use origins::Origins;
+use records::{Fixed, Records};
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::path::Path;
-use units::{Extent, MIB, Ns, Placement, SECTOR};
+use table::Table;
+use units::{Extent, MIB, Ns, Origin, Placement, SECTOR};
 
 /// Upper bound on the length of a line, in bytes without its end.
 pub const MAX_LINE: usize = 64 * 1024;
@@ -73,7 +80,7 @@ pub struct Trace {
 
 enum Decoder {
     Text(Lines),
-    Records(Blktrace, Input),
+    Records(Box<dyn Records>, Input),
     Binary(Box<Flb>),
 }
 
@@ -89,7 +96,7 @@ pub struct Loaded {
 }
 
 impl Trace {
-    /// Opens a file, plain or compressed by gzip or zstd. Without `format`, the format is detected
+    /// Opens a file, plain or compressed by gzip, zstd or xz. Without `format`, the format is detected
     /// from the contents.
     ///
     /// # Errors
@@ -119,7 +126,10 @@ impl Trace {
         let opened = input::open(reader);
         let opened = opened.map_err(TraceError::unreadable(name, "the beginning"))?;
         let found = || detect(&opened.head).map_err(|undecided| refuse(name, undecided));
-        let format = format.map_or_else(found, Ok)?;
+        let format = match options.columns {
+            Some(_) => Format::Table,
+            None => format.map_or_else(found, Ok)?,
+        };
         let action = match format {
             Format::Blktrace => options.action.in_trace(blktrace::letters(&opened.head)),
             Format::Blkparse => {
@@ -128,15 +138,8 @@ impl Trace {
             }
             _ => options.action,
         };
-        let decoder = match parser(format, action) {
-            Some(parser) => Decoder::Text(Lines::new(opened.input, parser)),
-            None if format == Format::Flb => {
-                let flb = Flb::new(opened.input);
-                Decoder::Binary(Box::new(flb.map_err(|fault| faulty(name, 0, fault))?))
-            }
-            None => Decoder::Records(Blktrace::new(action), opened.input),
-        };
-        let reader = Reader::new(options.devices, format);
+        let decoder = decoder(name, opened, format, action, options.columns)?;
+        let reader = Reader::new(options, format);
         Ok(Self {
             name: name.to_owned(),
             format,
@@ -189,7 +192,7 @@ impl Trace {
         match &mut self.decoder {
             Decoder::Text(lines) => lines.step(&self.name, &mut self.reader),
             Decoder::Records(parser, input) => {
-                let offset = parser.offset;
+                let offset = parser.offset();
                 let read = parser.next(&mut **input);
                 let taken = read.and_then(|said| match said {
                     Some(said) => self.reader.take(&said).map(|()| true).map_err(Fault::from),
@@ -245,19 +248,61 @@ fn faulty(name: &str, offset: u64, fault: Fault) -> TraceError {
     }
 }
 
-/// Parser of the lines of `format`; `None` if it has no lines.
-fn parser(format: Format, action: Action) -> Option<Box<dyn Parser>> {
+/// Decoder of the contents `opened` of the trace `name`.
+fn decoder(
+    name: &str,
+    opened: Opened,
+    format: Format,
+    action: Action,
+    columns: Option<Columns>,
+) -> Result<Decoder, TraceError> {
+    let Opened { head, input } = opened;
+    let parser = match columns {
+        Some(columns) => Some(Box::new(Table::new(columns)) as Box<dyn Parser>),
+        None => parser(format, action, &head),
+    };
+    Ok(match (parser, format) {
+        (Some(parser), _) => Decoder::Text(Lines::new(input, parser)),
+        (None, Format::Flb) => {
+            let flb = Flb::new(input).map_err(|fault| faulty(name, 0, fault))?;
+            Decoder::Binary(Box::new(flb))
+        }
+        (None, Format::Vscsi | Format::Oracle) => {
+            let layout = records::Layout::of(format, &head);
+            Decoder::Records(Box::new(Fixed::new(layout)), input)
+        }
+        (None, Format::Table) => {
+            return Err(TraceError::Format {
+                name: name.to_owned(),
+                reason: "expected the columns of the table in --columns".to_owned(),
+            });
+        }
+        (None, _) => Decoder::Records(Box::new(Blktrace::new(action)), input),
+    })
+}
+
+/// Parser of the lines of `format`, for contents that begin with `head`; `None` if it has no lines.
+fn parser(format: Format, action: Action, head: &[u8]) -> Option<Box<dyn Parser>> {
     Some(match format {
         Format::Csv => Box::new(text::Csv),
         Format::Msr => Box::new(text::Msr),
         Format::Mqsim => Box::new(text::Mqsim),
         Format::Fio => Box::<fio::Fio>::default(),
         Format::Blkparse => Box::new(text::Blkparse::new(action)),
-        Format::Ftrace => Box::new(text::Ftrace),
+        Format::Ftrace | Format::Perf | Format::TraceCmd => {
+            Box::new(text::Ftrace::new(action, head))
+        }
+        Format::Biosnoop => Box::<listed::Biosnoop>::default(),
         Format::Alibaba => Box::new(volumes::Alibaba),
         Format::Tencent => Box::new(volumes::Tencent),
         Format::Spc => Box::new(volumes::Spc),
-        Format::Blktrace | Format::Flb => return None,
+        Format::Systor => Box::new(volumes::Systor),
+        Format::Fiu => Box::new(listed::Fiu),
+        Format::CloudPhysics => Box::new(volumes::CloudPhysics),
+        Format::DiskSim => Box::new(listed::DiskSim),
+        Format::Blktrace | Format::Vscsi | Format::Oracle | Format::Flb | Format::Table => {
+            return None;
+        }
     })
 }
 
@@ -274,6 +319,13 @@ fn refuse(name: &str, undecided: Undecided) -> TraceError {
             ),
             found: flaw.found,
         },
+        Undecided::Objects => {
+            let reason =
+                "expected a trace of blocks, found objects whose sizes are no multiples of \
+                512 bytes, in the format oracle (--format oracle reads them so all the same)"
+                    .to_owned();
+            TraceError::Format { name, reason }
+        }
         Undecided::Several(formats) => {
             let names: Vec<&str> = formats.iter().map(|format| format.name()).collect();
             let reason = format!(
@@ -339,16 +391,24 @@ impl Iterator for Trace {
 
 /// Converts events into requests: places devices, interns origins, sorts and counts.
 struct Reader {
+    format: Format,
     layout: Layout,
     origins: Origins,
+    /// Name of the device of the latest request, if devices are origins.
+    tenant: Vec<u8>,
     notes: Notes,
     window: Window,
 }
 
 impl Reader {
-    fn new(devices: Devices, format: Format) -> Self {
-        let layout = Layout::new(devices, format);
+    fn new(options: Options, format: Format) -> Self {
+        let has_volumes = match options.columns {
+            Some(columns) => columns.has_volumes(),
+            None => format.has_volumes(),
+        };
+        let layout = Layout::new(options.devices, has_volumes);
         Self {
+            format,
             notes: Notes {
                 shares_addresses: layout.is_shared(),
                 packed: layout.is_packed(),
@@ -356,6 +416,7 @@ impl Reader {
             },
             layout,
             origins: Origins::default(),
+            tenant: Vec::new(),
             window: Window::default(),
         }
     }
@@ -403,14 +464,44 @@ impl Reader {
     }
 
     fn request(&mut self, event: &Event<'_>, op: Op, extent: Extent) -> Request {
+        let origin = match self.layout.has_tenants() {
+            true => self.tenant(event),
+            false => self.origins.of(event.name, event.metadata),
+        };
         Request {
             at: Ns(event.at),
             op,
             extent,
             placement: Placement(0),
-            origin: self.origins.of(event.name, event.metadata),
+            origin,
             fua: event.fua,
         }
+    }
+
+    /// Origin of a request whose device is a tenant, named as its format names devices.
+    fn tenant(&mut self, event: &Event<'_>) -> Origin {
+        let (device, name) = (event.device, &mut self.tenant);
+        name.clear();
+        let written = match self.format {
+            Format::Fio | Format::Table => Ok(()),
+            format if format.has_volumes() => Ok(()),
+            Format::Msr => write!(name, "_{device}"),
+            Format::Blktrace
+            | Format::Blkparse
+            | Format::Ftrace
+            | Format::Perf
+            | Format::TraceCmd
+            | Format::Fiu => {
+                write!(name, "{},{}", device >> 20, device & 0xf_ffff)
+            }
+            _ => write!(name, "device {device}"),
+        };
+        written.expect("a buffer in memory takes all");
+        let is_named = name.first().is_none_or(|byte| *byte == b'_');
+        if is_named {
+            name.splice(..0, event.name.iter().copied());
+        }
+        self.origins.of(name, false)
     }
 
     /// Whether a request of a binary trace is one: others move no data, and are counted.

@@ -2,6 +2,7 @@
 
 use super::devices::{Devices, PIECE};
 use super::order;
+use super::table::Columns;
 use serde::Serialize;
 use units::{Bytes, Ns, SECTOR};
 
@@ -12,6 +13,8 @@ pub struct Options {
     pub devices: Devices,
     /// Events of a blktrace or blkparse file that count as requests.
     pub action: Action,
+    /// Meanings of the columns, for a table of any program; they take the place of a format.
+    pub columns: Option<Columns>,
 }
 
 /// Step of a request's life in the kernel that counts as the request, in traces with an event for
@@ -85,6 +88,12 @@ pub struct Notes {
     pub wrapped: u64,
     /// Notices of the kernel that it lost events.
     pub lost: u64,
+    /// Requests left out because they lie outside of the chosen range of addresses.
+    pub outside: u64,
+    /// Requests that were cut to the chosen range of addresses.
+    pub cut: u64,
+    /// Requests that became several, because compaction put their parts at different places.
+    pub divided: u64,
 }
 
 impl Notes {
@@ -102,6 +111,9 @@ impl Notes {
             packed: self.packed,
             wrapped: self.wrapped + before.wrapped,
             lost: self.lost + before.lost,
+            outside: self.outside + before.outside,
+            cut: self.cut + before.cut,
+            divided: self.divided + before.divided,
         }
     }
 
@@ -118,6 +130,16 @@ impl Notes {
             (
                 self.wrapped,
                 "requests past the end of the drive were folded back onto it",
+            ),
+            (
+                self.outside,
+                "requests outside of the range of addresses were left out",
+            ),
+            (self.cut, "requests were cut to the range of addresses"),
+            (
+                self.divided,
+                "requests were divided, because their parts lie at different places after \
+                 compaction",
             ),
             (self.lost, "times the kernel lost events while it recorded"),
         ];

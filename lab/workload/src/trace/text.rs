@@ -1,5 +1,5 @@
 //! Parsers of the formats with one line a request and one machine a file: Flashloom's CSV, MSR's,
-//! `MQSim`'s, blkparse's and ftrace's.
+//! `MQSim`'s, blkparse's and the kernel's tracepoints.
 //!
 //! Invariant: a parser keeps state only from a heading or a footer of its format, or from the first
 //! action of a trace.
@@ -197,41 +197,74 @@ fn bracketed(text: &[u8]) -> &[u8] {
     inner.map_or(b"", |(_, name)| name)
 }
 
-/// Parser of the kernel's text of `block_rq_issue`: `process-pid [cpu] flags seconds:
-/// block_rq_issue: maj,min rwbs bytes (command) sector + count … [process]`. Lines of other events
-/// are skipped.
-#[derive(Default)]
-pub(super) struct Ftrace;
+/// Parser of the kernel's text of a block tracepoint: `process-pid [cpu] flags seconds:
+/// block_rq_issue: maj,min rwbs bytes (command) sector + count … [process]`, as ftrace and
+/// trace-cmd print it; perf puts `block:` before the name of the event. Lines of other events are
+/// skipped.
+pub(super) struct Ftrace {
+    event: &'static str,
+}
 
-/// Mark of the lines that are parsed.
-const ISSUE: &[u8] = b": block_rq_issue: ";
+/// Tracepoints whose events may be requests. The first one that occurs is taken: a request has an
+/// event of each.
+const TRACEPOINTS: [(&str, Action); 3] = [
+    ("block_rq_issue: ", Action::Issued),
+    ("block_bio_queue: ", Action::Queued),
+    ("block_rq_complete: ", Action::Completed),
+];
+
+impl Ftrace {
+    /// Parser for a trace that begins with `head`, of the events that `action` selects.
+    pub(super) fn new(action: Action, head: &[u8]) -> Self {
+        let chosen = TRACEPOINTS.iter().find(|(event, of)| match action {
+            Action::Auto => memmem::find(head, event.as_bytes()).is_some(),
+            action => action == *of,
+        });
+        Self {
+            event: chosen.unwrap_or(&TRACEPOINTS[0]).0,
+        }
+    }
+}
 
 impl Parser for Ftrace {
     fn line<'a>(&mut self, line: &'a [u8]) -> Result<Line<'a>, Expected> {
-        if line.starts_with(b"CPU:") && memmem::find(line, b"LOST").is_some() {
+        let lost = |word| memmem::find(line, word).is_some();
+        if line.starts_with(b"CPU:") && (lost(b"LOST") || lost(b"DROPPED")) {
             return Ok(Line::Lost);
         }
-        let Some(mark) = memmem::find(line, ISSUE) else {
+        let Some(mark) = memmem::find(line, self.event.as_bytes()) else {
             return Ok(Line::Nothing);
         };
-        let (before, after) = (&line[..mark], &line[mark + ISSUE.len()..]);
-        let mut stamp = before.trim_ascii_end().rsplit(u8::is_ascii_whitespace);
+        let (before, after) = (&line[..mark], &line[mark + self.event.len()..]);
+        let before = before.strip_suffix(b"block:").unwrap_or(before);
+        let Some(before) = before.trim_ascii_end().strip_suffix(b":") else {
+            return Ok(Line::Nothing);
+        };
+        let mut stamp = before.rsplit(u8::is_ascii_whitespace);
         let Some(at) = stamp.next().and_then(rwbs::seconds) else {
-            return expected("a time in seconds before block_rq_issue");
+            return expected("a time in seconds before the event");
         };
         let mut request = Words(after);
         let Some(device) = request.next().and_then(rwbs::device) else {
-            return expected("a device major,minor after block_rq_issue");
+            let event = self.event.trim_end_matches(": ");
+            return expected(format!("a device major,minor after {event}"));
         };
         let flags = rwbs::parse(request.next().unwrap_or_default())?;
-        // The command is empty except for passed-through requests, whose hexadecimal bytes stand in
-        // the same parentheses.
-        let Some(end) = memmem::find(after, b") ") else {
-            return expected("a command in parentheses");
+        let rest = match self.event {
+            "block_bio_queue: " => request.0,
+            // The command is empty except for passed-through requests, whose hexadecimal bytes stand
+            // in the same parentheses.
+            _ => match memmem::find(after, b") ") {
+                Some(end) => &after[end + 2..],
+                None => return expected("a command in parentheses"),
+            },
         };
-        let rest = &after[end + 2..];
         let (start, sectors) = place(Words(rest))?;
-        let name = bracketed(rest);
+        // A completion has its error code in the place of the process.
+        let name = match self.event {
+            "block_rq_complete: " => b"",
+            _ => bracketed(rest),
+        };
         let with = |event| Event {
             at,
             device,

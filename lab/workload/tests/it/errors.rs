@@ -145,8 +145,9 @@ fn contents_that_are_no_trace() {
     assert_eq!(
         told(b"hello"),
         "t: expected a trace in one of the formats csv, msr, mqsim, fio, blktrace, blkparse, \
-         ftrace, alibaba, tencent, spc, flb, found none of them in \"hello\"; if it is one of \
-         these, name its format with --format"
+         ftrace, perf, trace-cmd, biosnoop, alibaba, tencent, spc, systor, fiu, cloudphysics, \
+         vscsi, disksim, oracle, flb, found none of them in \"hello\"; if it is one of these, name \
+         its format with --format"
     );
     let long = [b"0,R,0,8,".to_vec(), vec![b'x'; 70_000]].concat();
     assert_eq!(

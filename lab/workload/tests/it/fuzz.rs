@@ -9,7 +9,7 @@ use workload::Workload;
 use workload::trace::{Format, MAX_ADDRESS, Options, Summary};
 
 /// Words of the formats, so that random input gets past the first column.
-const WORDS: [&str; 48] = [
+const WORDS: [&str; 58] = [
     "0",
     "1",
     "8",
@@ -58,6 +58,16 @@ const WORDS: [&str; 48] = [
     "7,W,4096,512,99\n",
     "1600000000,8,8,1,7\n",
     "0,8,512,r,0.5\n",
+    "block:block_rq_issue: ",
+    "block_bio_queue: ",
+    "TIME(s) COMM",
+    "version,time,op,size,lbn\n",
+    "1,7,2a,512,8\n",
+    "7,8,w,512\n",
+    "1455592506.010202000,0.1,R,2,4096,512\n",
+    "89966100321654 4892 p 904265560 8 W 6 0 2c8c\n",
+    "0.5 0 8 8 1\n",
+    "0.5 p 7 sda W 8 512 0.1\n",
 ];
 
 #[derive(Debug, TypeGenerator)]
@@ -113,13 +123,16 @@ fn random_bytes_behind_each_magic_never_panic() {
     bolero::check!()
         .with_iterations(5_000)
         .for_each(|tail: &[u8]| {
-            let magics: [&[u8]; 6] = [
+            let magics: [&[u8]; 9] = [
                 b"",
                 b"\x07tae",
                 b"eat\x07",
                 b"flblock\x01",
                 b"\x1f\x8b\x08\0",
                 b"\x28\xb5\x2f\xfd",
+                b"\xfd7zXZ\0\0\x04",
+                b"\x2a\0\0\x02\x07\0\0\0\0\x02\0\0",
+                b"\x01\0\0\0\x08\0\0\0\0\0\0\0\0\x02\0\0",
             ];
             for magic in magics {
                 survive(None, &[magic, tail].concat());

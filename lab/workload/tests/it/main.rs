@@ -8,6 +8,7 @@ mod foreign;
 mod fuzz;
 mod jobs;
 mod placed;
+mod published;
 mod readers;
 mod round_trip;
 mod workloads;
