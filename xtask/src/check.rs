@@ -41,14 +41,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "clippy",
-        work: Work::Cargo(&[
-            "clippy",
-            "--workspace",
-            "--all-targets",
-            "--",
-            "-D",
-            "warnings",
-        ]),
+        work: Work::Cargo(&["clippy", "--workspace", "--all-targets"]),
         slow: false,
         remedy: "do what each message suggests; `cargo clippy --fix` does many of them",
     },
@@ -135,9 +128,15 @@ impl Step {
         };
         let mut command = tree::cargo();
         command.current_dir(root).args(words);
-        if self.name == "docs" {
-            command.env("RUSTDOCFLAGS", "-D warnings");
-            command.envs(as_clippy());
+        match self.name {
+            "clippy" if tools::warnings_are_errors() => {
+                command.args(["--", "-D", "warnings"]);
+            }
+            "docs" if tools::warnings_are_errors() => {
+                command.env("RUSTDOCFLAGS", "-D warnings");
+                command.envs(as_clippy());
+            }
+            _ => {}
         }
         program::run(&mut command)
     }

@@ -185,6 +185,26 @@ fn provide_components() -> Result<(), String> {
     missing.is_empty().then_some(()).ok_or_else(why)
 }
 
+/// Whether lints are errors: with the compiler of continuous integration, which is the oldest that
+/// `Cargo.toml` allows. Later compilers have lints that the code has never met; they only warn.
+#[must_use]
+pub fn warnings_are_errors() -> bool {
+    let version = program::output(Command::new("rustc").arg("--version"));
+    strict() || version.is_ok_and(|version| is_release_of(&version, env!("CARGO_PKG_RUST_VERSION")))
+}
+
+/// Whether `printed` by `rustc --version` is a stable release of the `oldest` version, such as
+/// 1.95.
+fn is_release_of(printed: &str, oldest: &str) -> bool {
+    let version = printed.split(' ').nth(1).unwrap_or_default();
+    let patch = version
+        .strip_prefix(oldest)
+        .map(|rest| rest.strip_prefix('.'));
+    patch
+        .flatten()
+        .is_some_and(|patch| patch.parse::<u32>().is_ok())
+}
+
 fn missing() -> Vec<&'static Tool> {
     TOOLS.iter().filter(|tool| !tool.is_there()).collect()
 }
@@ -244,6 +264,16 @@ mod tests {
         // Like a `python3` without the package of `venv`.
         assert!(!tool("sh", &["-c", "exit 1"]).is_there());
         assert!(!tool("no-such-program", &[]).is_there());
+    }
+
+    #[test]
+    fn lints_of_other_compilers_only_warn() {
+        let printed = |version: &str| format!("rustc {version} (59807616e 2026-04-14)");
+        assert!(is_release_of(&printed("1.95.0"), "1.95"));
+        assert!(is_release_of(&printed("1.95.2"), "1.95"));
+        for other in ["1.96.0", "1.95.0-nightly", "1.950.0", "1.9.0"] {
+            assert!(!is_release_of(&printed(other), "1.95"), "{other}");
+        }
     }
 
     #[test]
