@@ -8,6 +8,7 @@
 pub mod bench;
 pub mod check;
 pub mod code;
+pub mod copies;
 pub mod deny;
 pub mod finding;
 pub mod program;

@@ -5,7 +5,7 @@
 //! folder of its crate. The output of a program is printed as a whole, after its end. A program
 //! that does not end in time is killed.
 
-use crate::{program, tree};
+use crate::{copies, program, tree};
 use serde::Deserialize;
 use std::io::{self, Read, Seek};
 use std::path::{Path, PathBuf};
@@ -81,9 +81,14 @@ fn turn(name: &str) -> usize {
 /// in the docs.
 ///
 /// # Errors
-/// A failed build, or the programs that failed; all programs are run in any case.
+/// A failed build, a program with too many functions, or the tests that failed; all programs of
+/// tests are run in any case.
 pub fn run(root: &Path, environment: &[(&str, String)]) -> Result<(), String> {
-    let mut programs = parse(&built(root)?)?;
+    let messages = built(root)?;
+    if let Some(program) = copies::program_in(&messages) {
+        copies::check(root, &program)?;
+    }
+    let mut programs = parse(&messages)?;
     programs.sort_by_key(|program| turn(&program.name));
     let count = programs.len();
     let Totals { failed, skipped } = run_all(programs, environment, PATIENCE);
