@@ -220,7 +220,7 @@ pub struct LatencySet {
 /// The same workload at another load than the run's.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct AtLoad {
-    /// The load in words: `pauses as recorded`, or `Poisson arrivals`, where the latency of a request
+    /// The load in words: `the recorded pauses`, or `Poisson arrivals`, where the latency of a request
     /// begins when it is due.
     pub pace: String,
     /// Requests completed per second of virtual time.

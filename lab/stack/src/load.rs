@@ -87,7 +87,7 @@ pub fn at(plan: &Plan, even: &Even) -> Plan {
 pub fn kept(run: &Run, even: &Even) -> AtLoad {
     AtLoad {
         pace: match even {
-            Even::Pauses => "pauses as recorded".to_owned(),
+            Even::Pauses => "the recorded pauses".to_owned(),
             Even::Rate(_) => "Poisson arrivals".to_owned(),
         },
         ops_per_s: run.ops_per_s,

@@ -86,29 +86,34 @@ pub fn summary(comparison: &Comparison, style: Style) -> String {
         out += &fitting(numbers, &all, is_even, style).render(style);
     }
     out.push('\n');
-    out += &wrapped(&legend(&all), style.width);
+    for line in legend(&all) {
+        out += &wrapped(&line, style.width);
+    }
     out + &notes(comparison, style)
 }
 
-/// Explains the columns in one line.
-fn legend(all: &[&Run]) -> String {
+/// Explains the columns, one group a line.
+fn legend(all: &[&Run]) -> [String; 3] {
     let even: Vec<&AtLoad> = all.iter().filter_map(|run| run.at_load.as_ref()).collect();
     let rates = || even.iter().map(|load| load.ops_per_s);
     let load = match even.first() {
         Some(first) => format!(
-            "latency: at {} operations/s ({}), speed: without pauses",
+            "speed: without pauses; latency: with {} ({} operations/s)",
+            human::name(&first.pace, 24),
             range(
                 rates().fold(f64::INFINITY, f64::min),
                 rates().fold(0.0, f64::max)
-            ),
-            human::name(&first.pace, 24)
+            )
         ),
         None => "speed and latency: at the load of the workload itself".to_owned(),
     };
-    format!(
-        "{load}; WAF: bytes programmed (total), or written to the drive (host), per byte that the \
-         program writes; TBW, DWPD (five years): of the program's bytes"
-    )
+    [
+        load,
+        "WAF host: bytes written to the drive / bytes written by the program; WAF drive: bytes \
+         programmed / bytes written to the drive; total = host × drive"
+            .to_owned(),
+        "TBW and DWPD (over five years) count the bytes written by the program".to_owned(),
+    ]
 }
 
 /// Two numbers as a range, or one if a table would show them alike.
