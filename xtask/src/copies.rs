@@ -95,14 +95,14 @@ fn judge(copies: usize, max: usize) -> Result<(), String> {
 /// The program in the messages of Cargo about a build of the tests.
 #[must_use]
 pub fn program_in(messages: &str) -> Option<PathBuf> {
-    let artifacts = messages.lines().filter_map(|line| {
+    let mut artifacts = messages.lines().filter_map(|line| {
         let message: serde_json::Value = serde_json::from_str(line).ok()?;
         let is_program = message["target"]["kind"][0] == "bin"
             && message["target"]["name"] == "flashloom"
             && message["profile"]["test"] == false;
         is_program.then(|| message["executable"].as_str().map(PathBuf::from))?
     });
-    artifacts.last()
+    artifacts.next_back()
 }
 
 #[cfg(test)]
