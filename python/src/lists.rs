@@ -81,6 +81,7 @@ fn unit(unit: Unit) -> &'static str {
         Unit::Ns => "ns",
         Unit::Seconds => "s",
         Unit::Bytes => "bytes",
+        Unit::Rate => "bytes/s",
         Unit::Factor => "factor",
         Unit::Share => "share",
         Unit::Years => "years",
