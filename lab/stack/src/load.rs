@@ -32,7 +32,7 @@ pub fn peak(plan: &Plan) -> Result<Plan, StackError> {
 pub enum Even {
     /// The recorded pauses between the calls of each thread.
     Pauses,
-    /// Requests per second at random times, [`SHARE`] of what the slowest stack completes.
+    /// Requests per second at random times, half of what the slowest stack completes.
     Rate(u64),
 }
 
