@@ -10,6 +10,7 @@ pub mod classify;
 pub mod describe;
 pub mod files;
 pub mod generate;
+pub mod jobs;
 pub mod request;
 pub mod shipped;
 pub mod trace;
