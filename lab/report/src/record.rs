@@ -4,12 +4,14 @@
 //! that the same run gives the same bytes.
 
 mod file_system;
+mod jobs;
 mod placement;
 mod places;
 
 use crate::configuration::{Configuration, Difference, differences};
 pub use crate::remapped::Remapped;
 pub use file_system::{Cleaning, Extents, FileSystem, LogFacts, Nodes, SwapFacts, TreeFacts};
+pub use jobs::{JobDirection, JobResult};
 pub use placement::Placement;
 pub use places::{Place, Places};
 use serde::{Deserialize, Serialize};
@@ -112,6 +114,12 @@ pub struct Run {
     /// Latencies of operations of a storage engine by kind; empty for other workloads.
     #[serde(default)]
     pub operations: BTreeMap<String, Latency>,
+    /// Results of the jobs of a fio file, each with its clones; empty for other workloads.
+    #[serde(default)]
+    pub jobs: Vec<JobResult>,
+    /// Results of the reporting groups of these jobs; empty if each job is a group.
+    #[serde(default)]
+    pub job_groups: Vec<JobResult>,
     /// Facts of the file system at the end; `None` without one.
     #[serde(default)]
     pub file_system: Option<FileSystem>,

@@ -73,6 +73,8 @@ pub(crate) fn record(outcome: &Outcome) -> Run {
         app: served.app.clone(),
         recovery: outcome.recovery,
         operations: served.operations.clone(),
+        jobs: served.jobs.0.clone(),
+        job_groups: served.jobs.1.clone(),
         file_system: outcome.file_system,
         zones: drive.zones().map(zones),
         places: crate::places::places(drive, outcome.plan.drive.interface),

@@ -164,6 +164,8 @@ fn run(shape: &Shape) -> Run {
         app: None,
         recovery: None,
         operations: BTreeMap::new(),
+        jobs: Vec::new(),
+        job_groups: Vec::new(),
         file_system: None,
         zones: None,
         places: Some(places(shape)),

@@ -12,6 +12,9 @@ const MAX_BYTES: u64 = 1 << 20;
 /// Threads of a file.
 const MAX_THREADS: usize = 1024;
 
+/// Files of all threads.
+const MAX_FILES: usize = 65_536;
+
 /// Faults that an error message lists.
 const FAULTS_MAX: usize = 50;
 
@@ -227,6 +230,11 @@ impl Sections {
         let clones = self.jobs.iter().map(|job| job.options.numjobs as usize);
         if clones.sum::<usize>() > MAX_THREADS {
             let most = format!("at most {MAX_THREADS} jobs, counting numjobs");
+            return vec![whole(most)];
+        }
+        let files = self.jobs.iter().map(|job| job.options.files());
+        if files.sum::<usize>() > MAX_FILES {
+            let most = format!("at most {MAX_FILES} files, counting those of each clone");
             return vec![whole(most)];
         }
         let mut faults = Vec::new();

@@ -6,6 +6,7 @@
 use super::file::Section;
 use super::options::Options;
 use crate::generate::{NoRoom, Part};
+use std::collections::BTreeMap;
 use units::{Bytes, SECTOR};
 
 /// Unit of the regions of several files.
@@ -34,35 +35,42 @@ struct File {
 pub(super) struct Layout<'a> {
     sections: &'a [Section],
     files: Vec<File>,
+    /// Numbers of the files by name.
+    numbers: BTreeMap<String, usize>,
 }
 
 impl<'a> Layout<'a> {
     pub(super) fn new(sections: &'a [Section], capacity: Bytes) -> Result<Self, NoRoom> {
         let mut files: Vec<File> = Vec::new();
+        let mut numbers = BTreeMap::new();
         for section in sections {
             for clone in 0..section.options.numjobs {
                 let used = used(&section.options, clone);
                 for name in names(section, clone) {
-                    // Files are few in practice, and at most a million by the bounds of a file.
-                    let known = files.iter_mut().find(|file| file.name == name);
-                    match (known, used) {
-                        (None, _) => files.push(File {
+                    let number = *numbers.entry(name.clone()).or_insert(files.len());
+                    if number == files.len() {
+                        let used = used.unwrap_or((u64::MAX, 0));
+                        files.push(File {
                             name,
-                            used: used.unwrap_or((0, 0)),
-                            is_open: used.is_none(),
+                            used,
+                            is_open: false,
                             base: 0,
-                        }),
-                        (Some(file), None) => file.is_open = true,
-                        (Some(file), Some(used)) => {
-                            file.used.0 = file.used.0.min(used.0);
-                            file.used.1 = file.used.1.max(used.1);
-                        }
+                        });
+                    }
+                    let file = &mut files[number];
+                    file.is_open |= used.is_none();
+                    if let Some(used) = used {
+                        file.used = (file.used.0.min(used.0), file.used.1.max(used.1));
                     }
                 }
             }
         }
         place(&mut files, capacity)?;
-        Ok(Self { sections, files })
+        Ok(Self {
+            sections,
+            files,
+            numbers,
+        })
     }
 
     /// Regions of the files of clone `clone` of job `job`.
@@ -71,8 +79,7 @@ impl<'a> Layout<'a> {
         let options = &section.options;
         let names = names(section, clone);
         let region = |name: &String| {
-            let file = self.files.iter().find(|file| &file.name == name);
-            let file = file.expect("the layout has all files");
+            let file = &self.files[self.numbers[name]];
             let size = Bytes(file.used.1);
             let increment = options.amount.increment.of(size).0;
             let offset = increment.saturating_mul(u64::from(clone));

@@ -462,6 +462,12 @@ impl Options {
         Ok(true)
     }
 
+    /// Files of all clones.
+    pub(super) fn files(&self) -> usize {
+        let own = self.files.count.unwrap_or(1) as usize;
+        self.files.names.len().max(own) * self.numjobs as usize
+    }
+
     /// Requests in flight: an engine of system calls that wait has one.
     pub(super) fn depth(&self) -> u32 {
         match self.has_sync_engine {

@@ -226,11 +226,7 @@ impl Requests {
         if direction == Direction::Trim && access.writes {
             file.trimmed = Some((start, size));
         } else {
-            self.turn = if index + 1 < files {
-                index + 1
-            } else {
-                0
-            };
+            self.turn = if index + 1 < files { index + 1 } else { 0 };
         }
         let (at, sectors) = (file.region.base + start, (size / SECTOR) as u32);
         self.left = (self.left.0 - 1, self.left.1.saturating_sub(size));

@@ -185,10 +185,6 @@ impl Thread {
     fn time_of(&self, direction: Direction) -> Ns {
         let index = direction as usize;
         let ((ios, bytes), pace) = (self.issued[index], &self.pace);
-        let time = |count: u64, rate: u64| match rate {
-            0 => 0,
-            _ => (u128::from(count) * u128::from(SECOND) / u128::from(rate)) as u64,
-        };
         Ns(match pace.poisson {
             true => self.drawn[index] / 256,
             false => time(ios, pace.ios[index]).max(time(bytes, pace.bytes[index])),
@@ -200,16 +196,22 @@ impl Thread {
         self.since_pause += 1;
         let (ios, bytes) = &mut self.issued[index];
         (*ios, *bytes) = (*ios + 1, *bytes + u64::from(sectors) * SECTOR);
-        if self.pace.poisson {
-            let by_bytes = self.pace.bytes[index] / self.requests.smallest(direction);
-            let rate = match self.pace.ios[index] {
-                0 => by_bytes,
-                ios => ios,
-            };
-            if rate > 0 {
-                let gap = exponential(self.rng.next_u64(), SECOND * 256 / rate);
-                self.drawn[index] = self.drawn[index].saturating_add(gap);
-            }
+        let (per_second, bytes_per_second) = (self.pace.ios[index], self.pace.bytes[index]);
+        let (amount, rate) = match per_second {
+            0 => (self.requests.smallest(direction), bytes_per_second),
+            _ => (1, per_second),
+        };
+        if self.pace.poisson && rate > 0 {
+            let gap = exponential(self.rng.next_u64(), time(amount.saturating_mul(256), rate));
+            self.drawn[index] = self.drawn[index].saturating_add(gap);
         }
     }
+}
+
+/// Nanoseconds in which `count` passes at `rate` a second; 0 without a rate.
+fn time(count: u64, rate: u64) -> u64 {
+    let ns = u128::from(count) * u128::from(SECOND);
+    let ns = ns.checked_div(u128::from(rate)).unwrap_or(0);
+    // Sums of a few times do not overflow.
+    u64::try_from(ns).unwrap_or(u64::MAX).min(u64::MAX / 4)
 }
