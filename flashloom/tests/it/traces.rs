@@ -180,7 +180,10 @@ fn text_of_pin_is_read_as_memory_accesses() {
 #[test]
 fn faulty_job_and_endless_workloads_are_refused() {
     let bench = Bench::new();
-    bench.write("j.fio", "[global]\nsize=8m\nflow=2\n[reader]\nrw=randreed\n");
+    bench.write(
+        "j.fio",
+        "[global]\nsize=8m\nflow=2\n[reader]\nrw=randreed\n",
+    );
     for line in [
         "run raw@block --workload j.fio --size 64MiB",
         "compare j.fio --size 64MiB",

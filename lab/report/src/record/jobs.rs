@@ -17,7 +17,7 @@ pub struct JobResult {
     pub start_ns: u64,
     /// Virtual time from then to the last completion, ns.
     pub runtime_ns: u64,
-    /// Requests that failed.
+    /// Number of requests that failed.
     pub errors: u64,
     /// Reads of the job.
     pub read: JobDirection,
@@ -25,16 +25,16 @@ pub struct JobResult {
     pub write: JobDirection,
     /// Deallocations of the job.
     pub trim: JobDirection,
-    /// Latency of flushes.
+    /// Latency of the flushes of the job.
     pub flush_ns: Latency,
 }
 
-/// Requests of one direction.
+/// Requests of a job in one direction.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct JobDirection {
-    /// Requests completed.
+    /// Number of requests completed without error.
     pub ios: u64,
-    /// Bytes of these requests.
+    /// Sum of the bytes of these requests.
     pub bytes: u64,
     /// Requests per second of the runtime.
     pub iops: f64,

@@ -19,7 +19,7 @@ pub(super) struct Region {
     pub(super) len: u64,
 }
 
-/// File of jobs.
+/// File that one or more jobs use.
 #[derive(Debug)]
 struct File {
     name: String,

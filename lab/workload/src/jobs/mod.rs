@@ -16,6 +16,7 @@ mod places;
 mod requests;
 mod thread;
 mod value;
+mod words;
 
 pub use file::{Fault, JobError};
 pub use thread::{Next, Thread};
@@ -62,9 +63,9 @@ pub struct Order {
 /// Threads that end when a thread with `exitall` ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ends {
-    /// Those of the same reporting group.
+    /// Threads of the same reporting group.
     Group,
-    /// Those of the same phase.
+    /// Threads of the same phase.
     Phase,
     /// All, and those that have not started.
     All,
@@ -83,7 +84,7 @@ pub struct Job {
     pub ramp: Ns,
 }
 
-/// Jobs on a drive.
+/// Jobs with their regions on one drive.
 pub struct Opened {
     /// Threads, in the order of the file.
     pub threads: Vec<(Order, Thread)>,

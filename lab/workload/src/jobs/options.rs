@@ -5,11 +5,11 @@
 use super::names::{self, Effect};
 use super::value::{
     Each, Sizes, ZoneShare, flag, number, one_size, part, set_each, size_range, size_split, time,
-    time_range, within, zones,
+    time_range, within,
 };
-use crate::describe::unit::{OPS_MAX, percent, theta};
+use super::words::{access, distribution, engine, names_of};
+use crate::describe::unit::{OPS_MAX, percent};
 use crate::generate::{Part, Theta};
-use input::named::decimal;
 use units::{Bytes, Ns};
 
 /// Options of one job.
@@ -54,7 +54,7 @@ pub(super) struct Files {
     /// Value of `filename_format`; empty if it is not set.
     pub(super) format: String,
     pub(super) count: Option<u32>,
-    /// Value of `filesize`.
+    /// Bytes of each file, if `filesize` is set.
     pub(super) size: Option<u64>,
     pub(super) service: Service,
 }
@@ -147,7 +147,7 @@ pub(super) struct Handles {
     /// Handles by number; all of the drive if empty.
     pub(super) list: Vec<u16>,
     pub(super) is_random: bool,
-    /// Handle of `write_hint`.
+    /// Handle that `write_hint` stands for.
     pub(super) hint: u16,
 }
 
@@ -161,7 +161,7 @@ pub(super) enum Exit {
 }
 
 impl Default for Options {
-    /// fio's own defaults.
+    /// The defaults that fio has.
     fn default() -> Self {
         let whole = Part::Percent(100);
         Self {
@@ -512,104 +512,6 @@ fn choice<T: Clone>(word: &str, words: &[(&str, T)]) -> Result<T, String> {
 fn small(value: &str) -> Result<u32, String> {
     let number = within(value, 1, 1024).map(|n| n as u32);
     read(number, "a number from 1 to 1024")
-}
-
-/// Names of files, with colons between them; a colon that belongs to a name follows a backslash.
-fn names_of(value: &str) -> Result<Vec<String>, String> {
-    let mut names = vec![String::new()];
-    let mut is_escaped = false;
-    for c in value.chars() {
-        match c {
-            ':' if !is_escaped => names.push(String::new()),
-            _ => names[0..].last_mut().expect("one at least").push(c),
-        }
-        is_escaped = c == '\\';
-    }
-    let is_whole = names.iter().all(|name| !name.is_empty()) && names.len() <= 1024;
-    read(is_whole.then_some(names), "names of files or devices")
-}
-
-/// Whether an engine of block or file requests is one whose calls wait for their result.
-fn engine(value: &str) -> Result<bool, String> {
-    let name = value.split(':').next().unwrap_or_default();
-    match name {
-        "sync" | "psync" | "vsync" | "pvsync" | "pvsync2" | "mmap" => Ok(true),
-        "libaio" | "io_uring" | "io_uring_cmd" | "posixaio" | "solarisaio" | "windowsaio"
-        | "sg" | "null" | "libblkio" | "libzbc" | "xnvme" | "nbd" | "external" | "splice" | "" => {
-            Ok(false)
-        }
-        _ => Err("an engine of block or file requests such as libaio or io_uring".to_owned()),
-    }
-}
-
-fn access(text: &str) -> Option<Access> {
-    let (word, number) = text
-        .split_once(':')
-        .map_or((text, None), |(w, n)| (w, Some(n)));
-    let (random, kind) = match word.strip_prefix("rand") {
-        Some(kind) => (true, kind),
-        None => (false, word),
-    };
-    let (reads, writes, trims) = match kind {
-        "read" => (true, false, false),
-        "write" => (false, true, false),
-        "trim" => (false, false, true),
-        "rw" => (true, true, false),
-        "readwrite" if !random => (true, true, false),
-        "trimwrite" => (false, true, true),
-        _ => return None,
-    };
-    let (mut run, mut gap) = (1, 0);
-    match number {
-        None => {}
-        Some(number) if random => run = within(number, 1, OPS_MAX)?,
-        Some(number) => {
-            let (sign, digits) = match number.strip_prefix('-') {
-                Some(digits) => (-1, digits),
-                None => (1, number),
-            };
-            let bytes = within(digits, 0, 1 << 50).filter(|n| n.is_multiple_of(512))?;
-            gap = sign * bytes as i64;
-        }
-    }
-    Some(Access {
-        random,
-        reads,
-        writes,
-        trims,
-        run,
-        gap,
-        identical: false,
-    })
-}
-
-/// Reads `random_distribution`, whose zones may differ by direction.
-fn distribution(text: &str) -> Option<Each<Distribution>> {
-    let (kind, rest) = text.split_once(':').unwrap_or((text, ""));
-    let millionths = |most: u64| decimal(rest, 6).filter(|n| (1..most).contains(n));
-    let one = match kind {
-        "random" if rest.is_empty() => Distribution::Uniform,
-        "zipf" if rest.is_empty() => Distribution::Zipf(Theta(1_100_000)),
-        "zipf" => Distribution::Zipf(theta(rest)?),
-        "pareto" if rest.is_empty() => Distribution::Pareto(200_000),
-        "pareto" => Distribution::Pareto(millionths(1_000_000)?),
-        "normal" if rest.is_empty() => Distribution::Normal(0),
-        "normal" => Distribution::Normal(decimal(rest, 6).filter(|&n| n < 100_000_000)?),
-        "zoned" | "zoned_abs" => {
-            let is_absolute = kind == "zoned_abs";
-            let mut each = [const { Distribution::Uniform }; 3];
-            set_each(&mut each, rest, |text| {
-                let zones = zones(text, is_absolute)?;
-                Some(match is_absolute {
-                    true => Distribution::ZonedAbsolute(zones),
-                    false => Distribution::Zoned(zones),
-                })
-            })?;
-            return Some(each);
-        }
-        _ => return None,
-    };
-    Some([one.clone(), one.clone(), one])
 }
 
 #[cfg(test)]

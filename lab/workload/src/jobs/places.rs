@@ -14,7 +14,7 @@ const NORMAL_DRAWS: u64 = 12;
 /// One, in the fixed point of parameters.
 const MILLION: u64 = 1_000_000;
 
-/// Generator of places.
+/// Generator of places by one distribution.
 #[derive(Clone, Debug)]
 pub(super) enum Places {
     Uniform {
@@ -89,7 +89,7 @@ impl Places {
         Self::Zoned(zones.iter().map(zone).collect())
     }
 
-    /// Draws a place.
+    /// Draws a place below the number of places.
     pub(super) fn draw(&mut self, rng: &mut Rng) -> u64 {
         match self {
             Self::Uniform { count } => rng.below(*count),

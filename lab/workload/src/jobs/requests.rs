@@ -25,7 +25,7 @@ pub(super) struct Requests {
     turn: usize,
     /// Requests and bytes of a pass.
     amount: (u64, u64),
-    /// Those that are left of this pass.
+    /// Requests and bytes left of this pass.
     left: (u64, u64),
     /// Passes that follow this one.
     loops: u64,

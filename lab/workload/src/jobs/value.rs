@@ -13,7 +13,7 @@ pub(super) type Each<T> = [T; 3];
 /// Sizes of requests in one direction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Sizes {
-    /// One size.
+    /// All requests have this size.
     One(u64),
     /// Multiples of the first size up to the second one, all equally likely.
     Range(u64, u64),
@@ -36,7 +36,7 @@ impl Sizes {
         }
     }
 
-    /// Draws a size.
+    /// Draws the size of one request.
     pub(super) fn draw(&self, rng: &mut sim::Rng) -> u64 {
         match self {
             Self::One(size) => *size,
@@ -86,12 +86,12 @@ fn request(text: &str) -> Option<u64> {
     within(text, SECTOR, MAX_SECTORS * SECTOR).filter(|bytes| bytes.is_multiple_of(SECTOR))
 }
 
-/// Reads `bs`.
+/// Reads one element of `bs`.
 pub(super) fn one_size(text: &str) -> Option<Sizes> {
     request(text).map(Sizes::One)
 }
 
-/// Reads `bsrange`.
+/// Reads one element of `bsrange`.
 pub(super) fn size_range(text: &str) -> Option<Sizes> {
     let (least, most) = text.split_once('-')?;
     let (least, most) = (request(least)?, request(most)?);
