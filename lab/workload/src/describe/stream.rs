@@ -25,7 +25,7 @@ enum Running {
 
 enum Generator {
     Synthetic(Box<SyntheticIter>),
-    Logs(LogsIter),
+    Logs(Box<LogsIter>),
     Jobs(Flat),
 }
 
@@ -51,7 +51,7 @@ impl Workload {
                 Generator::Synthetic(Box::new(iter))
             }
             Source::Logs(logs) => {
-                Generator::Logs(LogsIter::new(logs, capacity, &mut labels, seed)?)
+                Generator::Logs(Box::new(LogsIter::new(logs, capacity, &mut labels, seed)?))
             }
             Source::Jobs(jobs) => {
                 let (flat, named) = jobs.flat(capacity, seed)?;

@@ -52,7 +52,7 @@ fn served(mut thread: Thread, service: u64) -> Vec<(u64, Request)> {
 /// Requests of the only thread of the job `options`, with their times in µs.
 fn alone(options: &str, service: u64) -> Vec<(u64, Request)> {
     let opened = opened(&format!("[job]\n{options}"), 1);
-    let [(_, thread)] = opened.threads.try_into().ok().expect("one thread");
+    let [(_, thread)] = opened.threads.try_into().expect("one thread");
     served(thread, service)
 }
 
@@ -211,7 +211,7 @@ fn handles_are_those_of_the_drive() {
     let of = |options: &str, handles| {
         let opened = opened(&format!("[j]\nrw=write\nnumber_ios=4\n{options}"), handles);
         let notes = opened.notes.len();
-        let [(_, thread)] = opened.threads.try_into().ok().expect("one thread");
+        let [(_, thread)] = opened.threads.try_into().expect("one thread");
         let all = served(thread, 1);
         (
             all.iter().map(|(_, r)| r.placement.0).collect::<Vec<_>>(),
