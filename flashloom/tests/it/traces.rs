@@ -178,11 +178,11 @@ fn text_of_pin_is_read_as_memory_accesses() {
 }
 
 #[test]
-fn jobs_that_would_share_a_queue_and_endless_workloads_are_refused() {
+fn faulty_job_and_endless_workloads_are_refused() {
     let bench = Bench::new();
     bench.write(
         "j.fio",
-        "[global]\nsize=8m\n[reader]\nrw=randread\niodepth=16\n[writer]\nrw=write\noffset=4m\n",
+        "[global]\nsize=8m\nflow=2\n[reader]\nrw=randreed\n",
     );
     for line in [
         "run raw@block --workload j.fio --size 64MiB",
@@ -191,8 +191,8 @@ fn jobs_that_would_share_a_queue_and_endless_workloads_are_refused() {
         bench.refuses(
             line,
             &[
-                "j.fio:7: expected jobs side by side that are alike",
-                "j.fio:8: expected one filename for all jobs",
+                "j.fio:3: expected a job without flow",
+                "j.fio:5: expected read, write, trim",
             ],
         );
     }

@@ -4,12 +4,16 @@
 //! that the same run gives the same bytes.
 
 mod file_system;
+mod jobs;
+mod latency;
 mod placement;
 mod places;
 
 use crate::configuration::{Configuration, Difference, differences};
 pub use crate::remapped::Remapped;
 pub use file_system::{Cleaning, Extents, FileSystem, LogFacts, Nodes, SwapFacts, TreeFacts};
+pub use jobs::{JobDirection, JobResult};
+pub use latency::{AtLoad, Latency, LatencySet};
 pub use placement::Placement;
 pub use places::{Place, Places};
 use serde::{Deserialize, Serialize};
@@ -112,6 +116,12 @@ pub struct Run {
     /// Latencies of operations of a storage engine by kind; empty for other workloads.
     #[serde(default)]
     pub operations: BTreeMap<String, Latency>,
+    /// Results of the jobs of a fio file, each with its clones; empty for other workloads.
+    #[serde(default)]
+    pub jobs: Vec<JobResult>,
+    /// Results of the reporting groups of these jobs; empty if each job is a group.
+    #[serde(default)]
+    pub job_groups: Vec<JobResult>,
     /// Facts of the file system at the end; `None` without one.
     #[serde(default)]
     pub file_system: Option<FileSystem>,
@@ -180,55 +190,6 @@ pub struct HostMemory {
     pub dram_bytes: u64,
     /// Bytes of memory that keeps its contents without power.
     pub persistent_bytes: u64,
-}
-
-/// Latency distribution of one kind of request.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Latency {
-    /// Number of requests that were measured.
-    pub count: u64,
-    /// Arithmetic mean of latency, ns.
-    pub mean: f64,
-    /// Median of latency, ns.
-    pub p50: u64,
-    /// 95th percentile of latency, ns; 0 in records from before the field existed.
-    #[serde(default)]
-    pub p95: u64,
-    /// 99th percentile of latency, ns.
-    pub p99: u64,
-    /// 99.9th percentile of latency, ns.
-    pub p99_9: u64,
-    /// 99.99th percentile of latency, ns.
-    pub p99_99: u64,
-    /// Largest latency of a request, ns.
-    pub max: u64,
-    /// The distribution: (latency in ns, requests at or below it), ascending,
-    /// about 100 to 200 points, the last one with all requests.
-    pub cdf: Vec<(u64, u64)>,
-}
-
-/// Latency over all requests, and by kind.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct LatencySet {
-    /// Latency of all requests together.
-    #[serde(flatten)]
-    pub all: Latency,
-    /// Latency by kind: `read`, `write`, `trim`, `flush`; with a file system, the name of the call.
-    pub by_op: BTreeMap<String, Latency>,
-}
-
-/// The same workload at another load than the run's.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct AtLoad {
-    /// The load in words: `the recorded pauses`, or `Poisson arrivals`, where the latency of a request
-    /// begins when it is due.
-    pub pace: String,
-    /// Requests completed per second of virtual time.
-    pub ops_per_s: f64,
-    /// Latency over all requests and by kind.
-    pub latency_ns: LatencySet,
-    /// Requests that failed, by reason.
-    pub errors: BTreeMap<String, u64>,
 }
 
 /// Bytes by the drive's interface.

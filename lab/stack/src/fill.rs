@@ -7,7 +7,7 @@ use crate::configuration::configuration;
 use crate::hosts::{self, Keeps};
 use crate::placement;
 use crate::run::Outcome;
-use host::{Ledger as HostLedger, Purpose, Traffic};
+use host::{Purpose, Traffic};
 use report::record::{
     Directions, DriveFacts, Fdp, Front, Gc, Grain, Handle, Holder, HostMemory, HostTraffic,
     MapCache, NandTraffic, RUN_SCHEMA, Refusal, Remapped, Run, Waf, Wear, ZoneCounts,
@@ -32,12 +32,9 @@ const WEAR_STEPS: u64 = 20;
 pub(crate) fn record(outcome: &Outcome) -> Run {
     let drive = outcome.device.drive();
     let ledger = drive.ledger().since(&outcome.before.drive);
-    let (served, page) = (&outcome.served, drive.layout().page_bytes());
-    let traffic = outcome.device.ledger().since(&outcome.before.host);
-    let host = host(&traffic, &served.labels, served.app.is_some());
-    let span = served.span;
-    let apart = outcome.plan.drive.placement.persistently_isolated;
-    let handles = handles(&ledger, page, apart);
+    let (page, served) = (drive.layout().page_bytes(), &outcome.served);
+    let (span, host) = (served.span, host(outcome));
+    let handles = handles(&ledger, page, &outcome.plan.drive);
     let waf = waf(&host, asked(outcome), ledger.programmed_pages() * page);
     let mut run = Run {
         schema: RUN_SCHEMA.to_owned(),
@@ -73,6 +70,8 @@ pub(crate) fn record(outcome: &Outcome) -> Run {
         app: served.app.clone(),
         recovery: outcome.recovery,
         operations: served.operations.clone(),
+        jobs: served.jobs.0.clone(),
+        job_groups: served.jobs.1.clone(),
         file_system: outcome.file_system,
         zones: drive.zones().map(zones),
         places: crate::places::places(drive, outcome.plan.drive.interface),
@@ -269,7 +268,10 @@ fn host_memory(outcome: &Outcome) -> Option<HostMemory> {
 
 /// Host traffic as in the record; for a file system every purpose is listed, also those without
 /// traffic.
-fn host(ledger: &HostLedger, labels: &Labels, of_files: bool) -> HostTraffic {
+fn host(outcome: &Outcome) -> HostTraffic {
+    let served = &outcome.served;
+    let (labels, of_files) = (&served.labels, served.app.is_some());
+    let ledger = outcome.device.ledger().since(&outcome.before.host);
     let purposes = Purpose::ALL
         .iter()
         .map(|&p| (p.name().to_owned(), ledger.purpose(p)));
@@ -461,11 +463,12 @@ fn utilisation(outcome: &Outcome, span: Ns) -> BTreeMap<String, f64> {
 }
 
 /// Counters of the placement handles; empty unless the drive has more than one. Only a drive that
-/// keeps them `apart` knows whose data it moves.
-fn handles(ledger: &Ledger, page: u64, apart: bool) -> Vec<Handle> {
+/// keeps them apart knows whose data it moves.
+fn handles(ledger: &Ledger, page: u64, drive: &DriveConfig) -> Vec<Handle> {
     if ledger.handles.len() < 2 {
         return Vec::new();
     }
+    let apart = drive.placement.persistently_isolated;
     let numbered = (0_u16..).zip(&ledger.handles);
     numbered
         .map(|(id, stats)| Handle {

@@ -38,7 +38,8 @@ impl Tally {
         self.max = self.max.max(latency.0);
     }
 
-    fn merge(&mut self, other: &Self) {
+    /// Adds the requests of `other`.
+    pub(crate) fn merge(&mut self, other: &Self) {
         self.histogram
             .add(&other.histogram)
             .expect("the histogram grows by itself");

@@ -12,6 +12,7 @@ use crate::meter::Meter;
 use crate::name::{StackName, kind_of};
 use crate::placement;
 use crate::plan::{Ending, Plan, Progress, Until};
+use crate::replay::threads::Threads;
 use crate::replay::{Again, IN_FLIGHT, Replay};
 use crate::sight::{Running, Seen, Sight, drive_to_end};
 use crate::steady::Windows;
@@ -19,7 +20,7 @@ use crate::timeline::{self, Sampled};
 use crate::{files, fill, hosts};
 use host::{BlockDevice, BlockPort, Busy};
 use report::record::{
-    App, FileSystem, Latency, LatencySet, Recovery, Remapped, Remount, Run, Sample,
+    App, FileSystem, JobResult, Latency, LatencySet, Recovery, Remapped, Remount, Run, Sample,
 };
 use sim::{Kernel, Seed};
 use ssd::{ConfigError, Drive, DriveMedia, Interface, IoError, Precondition};
@@ -29,7 +30,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::rc::Rc;
 use units::{Ns, Refusals, Refused};
-use workload::{Labels, Pacing, Placing, Workload};
+use workload::{Labels, Pacing, Placing, Workload, WorkloadError};
 
 /// The requests of a run and their results.
 pub(crate) struct Served {
@@ -45,6 +46,8 @@ pub(crate) struct Served {
     pub(crate) app: Option<App>,
     /// Latencies of operations of a storage engine, by kind.
     pub(crate) operations: BTreeMap<String, Latency>,
+    /// Results of the jobs of a fio file, and of their groups.
+    pub(crate) jobs: (Vec<JobResult>, Vec<JobResult>),
 }
 
 /// Counters at the time of the first request. Work of a file system before that, to make the tree
@@ -290,31 +293,128 @@ fn run_blocks_on(
         true => port.capacity(),
         false => plan.drive.capacity,
     };
-    let stream = workload.open(offered, Seed(plan.seed))?;
-    open(&kernel, plan, &port)?;
-    let (before, origin) = (Before::now(&port), sim.now());
-    let was = before.remap;
+    let seed = Seed(plan.seed);
     let windows = Rc::new(Windows::new(&device));
+    let again = Again::new(plan.until, seed, &windows);
     let meter = Meter::new(plan.sample.is_some());
-    let again = Again::new(plan.until, &workload, (offered, Seed(plan.seed)), &windows);
-    let replay = Replay::start(&sim, &port, (stream, again), &workload, meter);
-    let samples = timeline::start(&sim, plan.sample, &device, &replay, origin);
-    drive_to_end(&kernel, (&*replay, &device, &*windows), origin, seen)?;
-    replay.failure().map_or(Ok(()), Err)?;
-    let samples = timeline::finish(&samples, sim.now().since(origin), &device, &*replay);
-    let mut notes = notes(&workload, &replay);
-    notes.extend(replay.passes_sentence());
-    let at = (before, &device, samples, sim.events());
-    let placing = workload.placing();
-    let mut outcome = outcome(plan, workload.text, notes, served(&replay), at, &windows);
-    outcome.placing = Some(placing);
-    // A failure to write back shows in the requests that failed.
-    let _ = close(&kernel, &port)?;
-    outcome.refusals = refusals(&Refusals::default(), &port, origin);
-    outcome.remap = port.layer().map(|layer| layer::told(layer, &was));
-    outcome.look_at_mapping(&port);
-    let left = write_out(&kernel, outcome.device.drive());
-    Ok((fill::record(&outcome), left))
+    let begun = Begun {
+        kernel: &kernel,
+        plan,
+        port: &port,
+        windows: &windows,
+    };
+    let Some(jobs) = workload.jobs() else {
+        let stream = workload.open(offered, seed)?;
+        open(&kernel, plan, &port)?;
+        let start = || {
+            let workload = (&workload, offered);
+            Ok(Replay::start(&sim, &port, (stream, again), workload, meter))
+        };
+        return begun.finish(&workload, start, seen);
+    };
+    let handles = u16::try_from(handles).unwrap_or(u16::MAX);
+    let opened = jobs.open(offered, handles, seed);
+    let mut opened = opened.map_err(WorkloadError::from)?;
+    open(&kernel, plan, &port)?;
+    let notes = std::mem::take(&mut opened.notes);
+    let mut told = workload.clone();
+    told.notes.extend(notes);
+    let start = || {
+        let jobs = (jobs.clone(), offered, handles);
+        Threads::start(&sim, &port, jobs, opened, (&workload, again), meter)
+    };
+    begun.finish(&told, start, seen)
+}
+
+/// A run of block requests on a drive that is ready.
+struct Begun<'a> {
+    kernel: &'a Kernel,
+    plan: &'a Plan,
+    port: &'a Attached,
+    windows: &'a Windows,
+}
+
+/// A source of block requests under way.
+trait Requests: Running + Sampled {
+    /// Takes the error that stopped the run; `None` without one.
+    fn failure(&self) -> Option<StackError>;
+
+    /// Deviations from the workload, one sentence each.
+    fn notes(&self) -> Vec<String>;
+
+    /// The requests and their results.
+    fn served(&self) -> Served;
+}
+
+impl Begun<'_> {
+    /// Runs the requests that `start` starts to their end.
+    fn finish<R: Requests + 'static>(
+        self,
+        workload: &Workload,
+        start: impl FnOnce() -> Result<Rc<R>, StackError>,
+        seen: &mut Seen<'_>,
+    ) -> Result<(Run, DriveMedia), StackError> {
+        let Self {
+            kernel,
+            plan,
+            port,
+            windows,
+        } = self;
+        let (sim, device) = (kernel.sim(), port.device());
+        let (before, origin) = (Before::now(port), sim.now());
+        let was = before.remap;
+        let run = start()?;
+        let samples = timeline::start(&sim, plan.sample, device, &run, origin);
+        drive_to_end(kernel, (&*run, device, windows), origin, seen)?;
+        run.failure().map_or(Ok(()), Err)?;
+        let samples = timeline::finish(&samples, sim.now().since(origin), device, &*run);
+        let mut notes = workload.notes.clone();
+        notes.extend(run.notes());
+        let at = (before, device, samples, sim.events());
+        let text = workload.text.clone();
+        let mut outcome = outcome(plan, text, notes, run.served(), at, windows);
+        outcome.placing = Some(workload.placing());
+        // A failure to write back shows in the requests that failed.
+        let _ = close(kernel, port)?;
+        outcome.refusals = refusals(&Refusals::default(), port, origin);
+        outcome.remap = port.layer().map(|layer| layer::told(layer, &was));
+        outcome.look_at_mapping(port);
+        let left = write_out(kernel, outcome.device.drive());
+        Ok((fill::record(&outcome), left))
+    }
+}
+
+impl Requests for Replay {
+    fn failure(&self) -> Option<StackError> {
+        Self::failure(self)
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let mut notes = self.stream.borrow().notes().sentences();
+        notes.extend(self.passes_sentence());
+        notes
+    }
+
+    fn served(&self) -> Served {
+        served(&self.meter.borrow(), self.stream.borrow().labels())
+    }
+}
+
+impl Requests for Threads {
+    fn failure(&self) -> Option<StackError> {
+        Self::failure(self)
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.passes_sentence().into_iter().collect()
+    }
+
+    fn served(&self) -> Served {
+        self.read(|meter, labels, results| Served {
+            jobs: (results.jobs(), results.groups()),
+            ..served(meter, labels)
+        })
+    }
 }
 
 /// Mounts the host's mapping of a drive, and formats and preconditions the layer above it, before
@@ -352,14 +452,8 @@ pub(crate) fn close(kernel: &Kernel, port: &Attached) -> Result<Result<(), IoErr
     files::wait(kernel, async move { port.close().await })
 }
 
-fn notes(workload: &Workload, replay: &Replay) -> Vec<String> {
-    let stream = replay.stream.borrow();
-    let ignored = workload.notes.iter().cloned();
-    ignored.chain(stream.notes().sentences()).collect()
-}
-
-fn served(replay: &Replay) -> Served {
-    let meter = replay.meter.borrow();
+/// Results of block requests.
+fn served(meter: &Meter, labels: &Labels) -> Served {
     let errors = meter.errors.iter();
     Served {
         ops: meter.completed,
@@ -368,9 +462,10 @@ fn served(replay: &Replay) -> Served {
             .collect(),
         latency: meter.latencies(),
         span: meter.last,
-        labels: replay.stream.borrow().labels().clone(),
+        labels: labels.clone(),
         app: None,
         operations: BTreeMap::new(),
+        jobs: (Vec::new(), Vec::new()),
     }
 }
 

@@ -10,12 +10,14 @@ pub mod classify;
 pub mod describe;
 pub mod files;
 pub mod generate;
+pub mod jobs;
 pub mod request;
 pub mod shipped;
 pub mod trace;
 
 pub use classify::{Placer, Placing, classify};
 pub use describe::{PRESETS, Pacing, Stream, Workload, WorkloadError};
+pub use jobs::Jobs;
 pub use request::{Labels, Op, Purpose, Request};
 
 /// Every preset: generators of block requests and of file calls, then the presets for paths to a

@@ -9,6 +9,7 @@ mod comparison;
 mod diff;
 mod grid;
 mod history;
+mod jobs;
 mod listing;
 mod papers;
 mod ranking;

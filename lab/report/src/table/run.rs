@@ -8,6 +8,7 @@ use crate::record::{Latency, Run};
 use crate::table::Style;
 use crate::table::failures;
 use crate::table::grid::{Column, Grid, Tone, cell, dim, paint, strong, wrapped};
+use crate::table::jobs;
 use crate::table::refusals;
 
 /// The inputs of a run, its warnings, every metric with its explanation, latency by kind of
@@ -20,6 +21,7 @@ pub fn run(run: &Run, style: Style) -> String {
         out.push('\n');
     }
     out += &refusals::sentences(run, style);
+    out += &jobs::jobs(run, style);
     out += &metrics(run, style);
     out += &kinds(run, style);
     out += &utilisation(run, style);

@@ -119,9 +119,11 @@ fn refusal(limit: &str, (times, free): (u64, u64), held: &[(&str, Option<&str>, 
     }
 }
 
+/// Bytes that the application of a run writes.
+const APPLICATION: f64 = 12.0 * GIB;
+
 fn run(shape: &Shape) -> Run {
-    let application = 12.0 * GIB;
-    let written = application * shape.waf_host;
+    let written = APPLICATION * shape.waf_host;
     let causes = causes(shape, written);
     let programmed: u64 = causes.values().sum();
     let moved = causes.get("gc").copied().unwrap_or(0);
@@ -150,7 +152,7 @@ fn run(shape: &Shape) -> Run {
         waf: Waf {
             host: shape.waf_host,
             device: programmed as f64 / written,
-            total: programmed as f64 / application,
+            total: programmed as f64 / APPLICATION,
         },
         gc: gc(shape, moved),
         wear: wear(programmed),
@@ -164,6 +166,8 @@ fn run(shape: &Shape) -> Run {
         app: None,
         recovery: None,
         operations: BTreeMap::new(),
+        jobs: Vec::new(),
+        job_groups: Vec::new(),
         file_system: None,
         zones: None,
         places: Some(places(shape)),

@@ -319,7 +319,7 @@ impl Subject for Blocks {
         };
         let depth = match self.workload.pacing {
             Pacing::Closed { depth, .. } => depth,
-            Pacing::Open => DEPTH,
+            Pacing::Open | Pacing::Threads => DEPTH,
         };
         work.tasks.set(depth.max(1));
         for _ in 0..work.tasks.get() {

@@ -234,6 +234,7 @@ fn served<B: Body, S: Source + 'static>(
         span: meter.last,
         labels: drive.labels(),
         operations: meter.operations(),
+        jobs: (Vec::new(), Vec::new()),
         app: Some(App {
             read_bytes: meter.read,
             write_bytes: meter.written,

@@ -6,12 +6,13 @@
 //! Invariants: a worker has one request at a time; it waits for one thing at a time, and has been
 //! scheduled for it; the number of a worker is not used again.
 
-use super::{IN_FLIGHT, Replay, elsewhere};
+use super::target::Service;
+use super::{IN_FLIGHT, Replay};
 use host::{QueuePair, Who};
-use sim::{Actor, Boxed, TaskId};
+use sim::{Actor, TaskId};
 use ssd::{Command, IoError};
 use std::collections::VecDeque;
-use std::task::{Context, Poll, Waker};
+use std::task::Poll;
 use units::Ns;
 use workload::{Op, Request};
 
@@ -30,10 +31,8 @@ enum Stage {
     Resting,
     /// Leads with this request.
     Arrival(Request, Who),
-    /// At the queues of the drive.
-    Queued,
-    /// In zones, or above a mapping.
-    Elsewhere(Boxed<'static, Result<(), IoError>>),
+    /// Is served by the drive.
+    Served(Service),
     /// Thinks until this time.
     Thinking(Ns),
 }
@@ -85,7 +84,7 @@ impl Replay {
         let worker = Worker {
             id: self.sim.add_record(self.actor, number),
             number,
-            queue: self.device.queue(number as usize),
+            queue: self.target.device.queue(number as usize),
             stage: Stage::Idle,
             request: host::Request::new(Command::Flush, Who::default()),
             op: Op::Flush,
@@ -122,11 +121,7 @@ impl Replay {
                     worker.stage = Stage::Idle;
                     continue;
                 }
-                Stage::Queued => worker.queue.advance(&mut worker.request),
-                Stage::Elsewhere(request) => {
-                    let mut context = Context::from_waker(Waker::noop());
-                    request.as_mut().poll(&mut context)
-                }
+                Stage::Served(service) => service.advance(&worker.queue, &mut worker.request),
             };
             let Poll::Ready(result) = result else {
                 return wait;
@@ -206,16 +201,8 @@ impl Replay {
     #[inline]
     fn begin(&self, worker: &mut Worker, request: &Request, who: Who, arrival: Ns) {
         (worker.op, worker.arrival) = (request.op, arrival);
-        match command(request, who) {
-            Some(command) if self.is_queued => {
-                worker.request.renew(command, who);
-                worker.stage = Stage::Queued;
-            }
-            _ => {
-                let elsewhere = elsewhere(self.zones.clone(), self.mapped.clone(), *request, who);
-                worker.stage = Stage::Elsewhere(Box::pin(elsewhere));
-            }
-        }
+        let service = self.target.begin(request, who, &mut worker.request);
+        worker.stage = Stage::Served(service);
     }
 
     #[inline]
@@ -248,20 +235,5 @@ impl Actor for Replay {
             self.hand_over();
         }
         None
-    }
-}
-
-/// The command of a request at the queues of a drive; `None` for a command to zones.
-fn command(request: &Request, who: Who) -> Option<Command> {
-    let extent = request.extent;
-    match request.op {
-        Op::Read => Some(Command::Read(extent)),
-        Op::Write => {
-            let (placement, fua) = (request.placement, request.fua);
-            Some(Command::Write(extent, placement, who.origin, fua))
-        }
-        Op::Trim | Op::Zeroes => Some(Command::Trim(extent)),
-        Op::Flush => Some(Command::Flush),
-        _ => None,
     }
 }

@@ -7,6 +7,7 @@ mod ext4;
 mod failing;
 mod files;
 mod fuzz;
+mod jobs;
 mod limits;
 #[cfg(debug_assertions)]
 mod mutants;

@@ -5,16 +5,12 @@
 //! large enough. Values are checked in one place, by the units of the parameter table.
 
 mod fitted;
-mod job;
-mod options;
 mod recorded;
-mod side_by_side;
 pub(crate) mod spec;
 mod stream;
 pub(crate) mod table;
 pub(crate) mod unit;
 
-pub use job::{Fault, JobError};
 pub use stream::Stream;
 pub use table::{JOB, PRESETS, Param, Preset, TRACE};
 pub use unit::Unit;
@@ -23,10 +19,10 @@ use crate::classify::Placing;
 use crate::files::FILE_PRESETS;
 use crate::files::flow::script::ScriptError;
 use crate::generate::{Logs, NoRoom, Synthetic};
+use crate::jobs::{self, JobError, Jobs};
 use crate::shipped;
 use crate::trace::TraceError;
 use input::named::ParamError;
-use job::Job;
 use recorded::Recorded;
 use spec::Spec;
 use std::path::{Path, PathBuf};
@@ -46,6 +42,8 @@ pub enum Pacing {
     },
     /// Each request is issued at its time, whether or not earlier ones have completed.
     Open,
+    /// Each thread of a job file sets the times of its requests.
+    Threads,
 }
 
 /// A workload, ready to be opened on a drive.
@@ -55,8 +53,6 @@ pub struct Workload {
     pub text: String,
     /// Pacing of the requests.
     pub pacing: Pacing,
-    /// Virtual time after which no more requests are issued; `None` for no end by time.
-    pub until: Option<Ns>,
     /// Options that were accepted but change nothing on a simulated drive, one sentence each.
     pub notes: Vec<String>,
     placing: Placing,
@@ -66,21 +62,10 @@ pub struct Workload {
 /// Source of a workload's requests.
 #[derive(Clone, Debug)]
 enum Source {
-    Phases(Vec<Vec<Part>>),
-    Trace(Recorded),
-}
-
-/// Member of a phase, which runs side by side with the others of its phase.
-#[derive(Clone, Debug)]
-enum Part {
-    Synthetic {
-        synthetic: Synthetic,
-        /// Requests in flight: the member's share of the turns in a closed loop.
-        depth: u32,
-        /// Tells its random stream from those of members with the same seed.
-        salt: u64,
-    },
+    Synthetic(Synthetic),
     Logs(Logs),
+    Jobs(Jobs),
+    Trace(Recorded),
 }
 
 /// Error of parsing a workload or of opening it on a drive.
@@ -150,7 +135,7 @@ impl Workload {
     pub fn parse(text: &str) -> Result<Self, WorkloadError> {
         let (name, params) = text.split_once(':').unwrap_or((text, ""));
         if let Some(preset) = PRESETS.iter().find(|p| p.name == name) {
-            return Self::preset(text, &Spec::parse(preset, name, params)?);
+            return Ok(Self::preset(text, &Spec::parse(preset, name, params)?));
         }
         if crate::files::asks_for_files(text) {
             return Err(WorkloadError::NeedsFiles {
@@ -160,7 +145,7 @@ impl Workload {
         let Some((path, params)) = existing(text) else {
             return Err(unknown(name));
         };
-        if job::is_job(path) {
+        if jobs::is_job(path) {
             Self::job(text, path, &Spec::parse(&JOB, path, params)?)
         } else {
             Ok(Self::trace(text, path, &Spec::parse(&TRACE, path, params)?))
@@ -184,30 +169,32 @@ impl Workload {
         self.placing
     }
 
-    fn preset(text: &str, spec: &Spec) -> Result<Self, WorkloadError> {
-        let part = match spec.name() {
-            "logs" => Part::Logs(spec.logs()),
-            _ => Part::Synthetic {
-                synthetic: spec.synthetic(),
-                depth: 1,
-                salt: 0,
-            },
-        };
-        Ok(Self {
+    /// The jobs of a job file; `None` for another workload.
+    #[must_use]
+    pub const fn jobs(&self) -> Option<&Jobs> {
+        match &self.source {
+            Source::Jobs(jobs) => Some(jobs),
+            _ => None,
+        }
+    }
+
+    fn preset(text: &str, spec: &Spec) -> Self {
+        Self {
             text: text.to_owned(),
             pacing: spec.pacing(),
-            until: None,
             notes: Vec::new(),
             placing: spec.placing(),
-            source: Source::Phases(vec![vec![part]]),
-        })
+            source: match spec.name() {
+                "logs" => Source::Logs(spec.logs()),
+                _ => Source::Synthetic(spec.synthetic()),
+            },
+        }
     }
 
     fn trace(text: &str, path: &str, spec: &Spec) -> Self {
         Self {
             text: text.to_owned(),
             pacing: spec.trace_pacing(),
-            until: None,
             notes: Vec::new(),
             placing: spec.placing(),
             source: Source::Trace(Recorded {
@@ -222,14 +209,13 @@ impl Workload {
     }
 
     fn job(text: &str, path: &str, spec: &Spec) -> Result<Self, WorkloadError> {
-        let job = Job::read(path)?;
+        let (jobs, notes) = Jobs::read(path)?;
         Ok(Self {
             text: text.to_owned(),
-            pacing: job.pacing,
-            until: job.until,
-            notes: job.notes,
+            pacing: Pacing::Threads,
+            notes,
             placing: spec.placing(),
-            source: Source::Phases(job.phases),
+            source: Source::Jobs(jobs),
         })
     }
 }

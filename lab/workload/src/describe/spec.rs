@@ -5,12 +5,11 @@ use super::fitted::{Fit, Onto};
 use super::table::Preset;
 use super::unit::{Unit, action, factor, number, part, percent, range, size, sizes, theta, time};
 use crate::classify::Placing;
-use crate::generate::{Arrivals, Limit, Logs, Order, Part, Synthetic};
-use crate::request::Op;
+use crate::generate::{Arrivals, Limit, Logs, Order, Synthetic};
 use crate::trace::{Format, Options};
 use input::named::{Given, ParamError};
 use std::ops::Deref;
-use units::{Bytes, Ns};
+use units::Ns;
 
 /// Preset and the values given for its parameters.
 pub(crate) struct Spec(Given<Unit>);
@@ -41,11 +40,8 @@ impl Spec {
         Synthetic {
             label: self.name().to_owned(),
             order: self.order(),
-            random_percent: 100,
             read_percent: self.value("read", percent),
-            otherwise: Op::Write,
             sizes: self.value("bs", sizes),
-            offset: Part::Bytes(Bytes(0)),
             span: self.value("span", part),
             limit: self.limit(),
             flush_every: self.number("flush"),

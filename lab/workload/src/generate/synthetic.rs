@@ -1,7 +1,7 @@
 //! Reads, writes and trims of a region, in one of several orders.
 
 use super::arrivals::Clock;
-use super::{Arrivals, Budget, Limit, NoRoom, Part, Shuffle, Sizes, Theta, Zipf};
+use super::{Arrivals, Budget, Limit, NoRoom, Part, Sizes, Theta, Zipf};
 use crate::request::{Op, Request};
 use sim::{Rng, Seed};
 use units::{Bytes, Extent, Ns, Origin, Placement, SECTOR};
@@ -13,9 +13,6 @@ pub enum Order {
     Sequential,
     /// Uniformly at random.
     Uniform,
-    /// At random, but every place once before any place comes again: fio's order without
-    /// `norandommap`.
-    Permuted,
     /// By Zipf's law; the popular places are scattered.
     Zipf(Theta),
     /// The first `hot` hundredths of the region get `access` hundredths of the
@@ -35,17 +32,11 @@ pub struct Synthetic {
     pub label: String,
     /// Order of places.
     pub order: Order,
-    /// Hundredths of the requests that a random order places; the others follow the request before.
-    pub random_percent: u64,
-    /// Hundredths of the requests that are reads.
+    /// Hundredths of the requests that are reads; the others are writes.
     pub read_percent: u64,
-    /// Operation of the requests that are no reads.
-    pub otherwise: Op,
     /// Request sizes. Requests are aligned to the smallest one.
     pub sizes: Sizes,
-    /// First byte of the region.
-    pub offset: Part,
-    /// Length of the region.
+    /// Length of the region, which begins at the start of the drive.
     pub span: Part,
     /// Limit at which the workload ends.
     pub limit: Limit,
@@ -61,8 +52,6 @@ pub(crate) struct SyntheticIter {
     description: Synthetic,
     origin: Origin,
     places: Places,
-    /// First byte of the region.
-    base: u64,
     /// Bytes of the region.
     room: u64,
     /// End of the request before, in bytes from the beginning of the region.
@@ -77,20 +66,9 @@ pub(crate) struct SyntheticIter {
 #[derive(Clone, Debug)]
 enum Places {
     Sequential,
-    Uniform {
-        count: u64,
-    },
-    Permuted {
-        count: u64,
-        next: u64,
-        shuffle: Shuffle,
-    },
+    Uniform { count: u64 },
     Zipf(Zipf),
-    HotCold {
-        hot: u64,
-        count: u64,
-        access: u64,
-    },
+    HotCold { hot: u64, count: u64, access: u64 },
 }
 
 impl SyntheticIter {
@@ -100,7 +78,7 @@ impl SyntheticIter {
         origin: Origin,
         seed: Seed,
     ) -> Result<Self, NoRoom> {
-        let (base, room) = region(description, capacity)?;
+        let room = region(description, capacity)?;
         let sizes = &description.sizes;
         let count = (room - sizes.largest()) / sizes.smallest() + 1;
         let mut rng = seed.stream(&format!("workload {}", description.label));
@@ -108,7 +86,6 @@ impl SyntheticIter {
             places: Places::new(description.order, count, &mut rng),
             description: description.clone(),
             origin,
-            base,
             room,
             head: 0,
             budget: Budget::new(description.limit, capacity),
@@ -121,22 +98,16 @@ impl SyntheticIter {
 
     fn operation(&mut self) -> Op {
         match self.description.read_percent {
-            0 => self.description.otherwise,
+            0 => Op::Write,
             100.. => Op::Read,
             percent if self.rng.chance(percent, 100) => Op::Read,
-            _ => self.description.otherwise,
+            _ => Op::Write,
         }
     }
 
     /// Start of the next request of `size` bytes within the region, and whether that place is hot.
     fn place(&mut self, size: u64) -> (u64, bool) {
-        let percent = self.description.random_percent;
-        let random = percent >= 100 || self.rng.chance(percent, 100);
-        let drawn = if random {
-            self.places.draw(&mut self.rng)
-        } else {
-            None
-        };
+        let drawn = self.places.draw(&mut self.rng);
         let next = if self.head + size > self.room {
             0
         } else {
@@ -185,16 +156,15 @@ impl Iterator for SyntheticIter {
         self.last = self.clock.tick(&mut self.rng);
         self.unflushed += u64::from(op == Op::Write);
         let sectors = u32::try_from(size / SECTOR).expect("sizes are bounded");
-        let extent = Extent::new((self.base + start) / SECTOR, sectors);
+        let extent = Extent::new(start / SECTOR, sectors);
         Some(self.request(op, extent, hot))
     }
 }
 
-/// First byte and length of the region on a drive of `capacity`. A length in hundredths is cut at
-/// the end of the drive; a length in bytes that does not fit is an error.
-fn region(description: &Synthetic, capacity: Bytes) -> Result<(u64, u64), NoRoom> {
-    let base = description.offset.of(capacity);
-    let room = Bytes(capacity.0.saturating_sub(base.0) / SECTOR * SECTOR);
+/// Length of the region on a drive of `capacity`. A length in hundredths is cut at the end of the
+/// drive; a length in bytes that does not fit is an error.
+fn region(description: &Synthetic, capacity: Bytes) -> Result<u64, NoRoom> {
+    let room = Bytes(capacity.0 / SECTOR * SECTOR);
     let span = match description.span {
         Part::Percent(_) => description.span.of(capacity).min(room),
         Part::Bytes(_) => description.span.of(capacity),
@@ -207,7 +177,7 @@ fn region(description: &Synthetic, capacity: Bytes) -> Result<(u64, u64), NoRoom
             room: room.min(span),
         });
     }
-    Ok((base.0, span.0))
+    Ok(span.0)
 }
 
 impl Places {
@@ -215,11 +185,6 @@ impl Places {
         match order {
             Order::Sequential => Self::Sequential,
             Order::Uniform => Self::Uniform { count },
-            Order::Permuted => Self::Permuted {
-                count,
-                next: 0,
-                shuffle: Shuffle::new(count, rng),
-            },
             Order::Zipf(theta) => Self::Zipf(Zipf::new(count, theta, rng)),
             Order::HotCold { hot, access } => Self::HotCold {
                 // Both parts hold at least one place, unless there is only one.
@@ -235,19 +200,6 @@ impl Places {
         Some(match self {
             Self::Sequential => return None,
             Self::Uniform { count } => (rng.below(*count), false),
-            Self::Permuted {
-                count,
-                next,
-                shuffle,
-            } => {
-                if *next == *count {
-                    // A new pass has a new permutation.
-                    *shuffle = Shuffle::new(*count, rng);
-                    *next = 0;
-                }
-                *next += 1;
-                (shuffle.at(*next - 1), false)
-            }
             Self::Zipf(zipf) => (zipf.draw(rng), false),
             Self::HotCold { hot, count, access } => {
                 if *hot == *count || rng.chance(*access, 100) {

@@ -4,8 +4,9 @@
 use super::load;
 use bolero::TypeGenerator;
 use sim::Seed;
-use units::Bytes;
+use units::{Bytes, Ns};
 use workload::Workload;
+use workload::jobs::Next;
 use workload::trace::{Format, MAX_ADDRESS, Options, Summary};
 
 /// Words of the formats, so that random input gets past the first column.
@@ -156,7 +157,7 @@ fn damaged_binary_trace_never_panics() {
 }
 
 /// Words of the texts of workloads and job files.
-const TEXT: [&str; 32] = [
+const TEXT: [&str; 44] = [
     "randwrite",
     "logs",
     "hotcold",
@@ -189,6 +190,18 @@ const TEXT: [&str; 32] = [
     "99999999999999999999",
     "b",
     "é",
+    "verify=md5\n",
+    "rw=randtrimwrite:7\n",
+    "rw=read:-8k\n",
+    "bssplit=4k/:8k/30,512/\n",
+    "random_distribution=zoned:60/10:40/\n",
+    "random_distribution=pareto\n",
+    "nrfiles=3\n",
+    "offset_increment=1%\n",
+    "loops=2\n",
+    "fsync=1\n",
+    "thinktime=1\n",
+    "rate=1k,2k\n",
 ];
 
 #[test]
@@ -209,7 +222,7 @@ fn random_job_file_never_panics() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("any.fio");
     bolero::check!()
-        .with_iterations(2_000)
+        .with_iterations(500)
         .for_each(|words: &[u8]| {
             let text: String = words
                 .iter()
@@ -221,6 +234,24 @@ fn random_job_file_never_panics() {
             };
             if let Ok(stream) = workload.open(Bytes(1 << 20), Seed(1)) {
                 assert!(stream.take(1_000).all(|r| r.unwrap().extent.end() <= 2_048));
+            }
+            let Some(Ok(opened)) = workload.jobs().map(|j| j.open(Bytes(1 << 20), 4, Seed(1)))
+            else {
+                return;
+            };
+            for (_, mut thread) in opened.threads {
+                let mut now = Ns::ZERO;
+                for _ in 0..100 {
+                    match thread.next(now, 0) {
+                        Next::Issue(request) => assert!(request.extent.end() <= 2_048),
+                        Next::Until(time) => {
+                            assert!(time > now);
+                            now = time;
+                        }
+                        Next::Drain => unreachable!("no request is in flight"),
+                        Next::End => break,
+                    }
+                }
             }
         });
 }

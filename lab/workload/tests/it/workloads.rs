@@ -275,7 +275,7 @@ fn repeated_trace_ends_if_it_is_empty_invalid_or_too_long() {
 }
 
 #[test]
-fn a_fio_job_runs_its_phases() {
+fn fio_job_phases_follow_each_other() {
     let (_dir, path) = file(
         "x.fio",
         "[global]\nbs=4k\nsize=64k\nfilename=/dev/x\n[fill]\nrw=write\niodepth=2\n[hammer]\n\
@@ -293,26 +293,4 @@ fn a_fio_job_runs_its_phases() {
     );
     assert!((sum.overwrite_factor - 3.0).abs() < 1e-9);
     assert_eq!(requests, run(&path));
-}
-
-#[test]
-fn jobs_with_a_rate_are_merged_by_time() {
-    let (_dir, path) = file(
-        "r.fio",
-        "[a]\nfilename=d\nrate_iops=1000\nnumber_ios=3\n[b]\nfilename=d\nrate_iops=2000\n\
-         number_ios=4\nrw=randread\nruntime=5\n",
-    );
-    assert_eq!(
-        told(&path),
-        format!(
-            "{path}:10: expected the same runtime in all jobs, found [b] with another one than [a]"
-        )
-    );
-    let (_dir, path) = file(
-        "r.fio",
-        "[global]\nfilename=d\n[a]\nrate_iops=1000\nnumber_ios=3\n[b]\nrate_iops=2000\n\
-         number_ios=4\nrw=randread\n",
-    );
-    let us: Vec<u64> = run(&path).iter().map(|r| r.at.0 / 1_000).collect();
-    assert_eq!(us, [0, 0, 500, 1_000, 1_000, 1_500, 2_000]);
 }
