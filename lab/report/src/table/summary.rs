@@ -112,7 +112,9 @@ fn legend(all: &[&Run]) -> [String; 3] {
         "WAF host: bytes written to the drive / bytes written by the program; WAF drive: bytes \
          programmed / bytes written to the drive; total = host × drive"
             .to_owned(),
-        "TBW and DWPD (over five years) count the bytes written by the program".to_owned(),
+        "TBW and DWPD (over five years) count the bytes written by the program; memory: of the \
+         simulated drive and host; CPU: processor time of the simulated host"
+            .to_owned(),
     ]
 }
 
