@@ -115,7 +115,7 @@ fn a_preset_and_its_table() {
         lines.map(str::to_owned).collect()
     };
     let shown = bench.done(&line.replace("compare ", "compare --workload "));
-    let expected = table::comparison(&comparison, Style::default());
+    let expected = table::summary(&comparison, Style::default());
     assert_eq!(words(shown.trim_end()), words(expected.trim_end()));
     assert!(shown.contains("@fdp"), "{shown}");
 }
@@ -157,7 +157,8 @@ fn a_recording_on_the_default_stacks() {
         ]
     );
     for run in runs {
-        assert_eq!(run["workload"], "rocksdb:ops=2000");
+        assert_eq!(run["workload"], "rocksdb:ops=2000,think=no");
+        assert!(crate::number(run, "/at_load/latency_ns/count") > 0);
         assert_eq!(run["errors"], serde_json::json!({}));
         for purpose in ["data", "journal"] {
             let path = format!("/host/by_purpose/{purpose}/write/total");
@@ -230,7 +231,7 @@ fn a_plan_says_what_varies() {
     let expected = ["1", "4"].map(|n| [1, 2].map(|s| format!("placement.handles={n} seed={s}")));
     assert_eq!(labels, expected.concat());
     assert_eq!(document["runs"][0]["drive"]["nand"], "qlc");
-    let shown = bench.done("compare plan.toml");
+    let shown = bench.done("compare plan.toml --verbose");
     assert!(shown.contains("placement.handles=4"), "{shown}");
     for option in [
         "--size 64MiB",

@@ -230,7 +230,7 @@ fn a_comparison_of_files_tells_traffic_by_purpose() {
     let bench = Bench::new();
     let line = "compare varmail:files=20,threads=2,ops=400 --stacks ext4@block,ext4@fdp \
                 --preconditions full --size 256MiB";
-    let text = bench.done(line);
+    let text = bench.done(&format!("{line} --verbose"));
     assert!(text.contains("Host writes by purpose"), "{text}");
     let document = bench.json(line, "flashloom.compare/1");
     crate::compare::agrees(&bench.text("report.html"), &document);
@@ -247,8 +247,8 @@ fn a_comparison_over_drives_of_bytes_tells_what_their_memory_did() {
     let bench = Bench::new();
     let line = "compare varmail:files=20,threads=2,ops=400 \
                 --stacks ext4@block,nova@byte,bytefs@byte --preconditions full --size 64MiB";
-    let text = bench.done(line);
-    assert!(text.contains("Memory of the drive"), "{text}");
+    let text = bench.done(&format!("{line} --verbose"));
+    assert!(text.contains("Byte interface"), "{text}");
     let document = bench.json(line, "flashloom.compare/1");
     crate::compare::agrees(&bench.text("report.html"), &document);
     let front = |run: usize| &document["runs"][run]["front"];
