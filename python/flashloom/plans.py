@@ -174,6 +174,12 @@ class Choices:
         return (name, size, set_, self.seed, self.timeline, self.until)
 
 
+def _past(fields: dict[str, Any]) -> str:
+    """The precondition of a plan, as options name it."""
+    used = fields.get("used")
+    return f"used:fill={used['fill']}" if used else fields["precondition"]
+
+
 @dataclass(frozen=True, repr=False)
 class Plan:
     """One run: a stack, a workload, a preconditioned drive, a seed.
@@ -224,7 +230,7 @@ class Plan:
             # All stacks with one precondition come before all with the next.
             stack = named[at % len(named)]
             if isinstance(stack, Stack):
-                had, own = json.loads(document)["precondition"], chosen.on(stack).chosen()
+                had, own = _past(json.loads(document)), chosen.on(stack).chosen()
                 documents[at] = _native.compared(str(workload), [stack.name], [had], own)[0]
         return [cls(text, chosen.victim, chosen.placement) for text in documents]
 
@@ -243,7 +249,7 @@ class Plan:
         own = [name for name in ("victim", "placement") if getattr(self, name)]
         policies = f", own {' and '.join(own)}" if own else ""
         return (
-            f"Plan({told['stack']} {told['workload']}, {told['precondition']}, "
+            f"Plan({told['stack']} {told['workload']}, {_past(told)}, "
             f"seed {told['seed']}{policies})"
         )
 

@@ -5,8 +5,7 @@
 
 use crate::refused;
 use pyo3::prelude::*;
-use ssd::Precondition;
-use stack::{Choices, Plan, Sampling, StackName};
+use stack::{Choices, Past, Plan, Sampling, StackName};
 use std::str::FromStr;
 use units::{Bytes, Ns};
 use workload::shipped::Asked;
@@ -54,7 +53,7 @@ pub(crate) fn compared(
             .collect::<PyResult<_>>()?,
         None => stack::usual_stacks(&asked),
     };
-    let pasts: Vec<Precondition> = match pasts {
+    let pasts: Vec<Past> = match pasts {
         Some(names) => names
             .iter()
             .map(|name| stack::past(name).map_err(refused))

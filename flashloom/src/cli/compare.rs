@@ -15,7 +15,7 @@ use report::record::Comparison;
 use report::table;
 use skybyte::Design;
 use ssd::Precondition;
-use stack::{Plan, Sampling, StackError, StackName};
+use stack::{Past, Plan, Sampling, StackError, StackName};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -63,11 +63,13 @@ pub(crate) struct Compare {
     /// artifact
     #[arg(long)]
     profile: Option<String>,
-    /// Preconditions of the drives: fresh (as manufactured), full (every page written once, in
-    /// order) or aged (overwritten until garbage collection is steady) [default: full,aged; aged
-    /// for raw stacks; full if a stack has zones]
+    /// Preconditions, separated by commas. Of the drives: fresh (as manufactured), full (every page
+    /// written once, in order) or aged (overwritten until garbage collection is steady). Of file
+    /// system and drive together: used, or used:fill=70 (files fill this percentage of the capacity,
+    /// and are written over until garbage collection is steady) [default: full,aged; aged for raw
+    /// stacks; full if a stack has zones]
     #[arg(long, value_delimiter = ',', value_name = "PRECONDITION,…", value_parser = stack::past)]
-    preconditions: Option<Vec<Precondition>>,
+    preconditions: Option<Vec<Past>>,
     #[command(flatten)]
     ranked: Ranked,
     #[command(flatten)]
@@ -166,11 +168,12 @@ impl Compare {
         let title = |plan: &Plan| experiment.title(plan);
         let threads = super::jobs(self.jobs);
         let mut outcomes = Outcomes::of(&experiment, threads, 1, title);
-        outcomes.check()?;
         if self.load == Load::Both && !is_plan(self.workload()) {
             outcomes.add_even_load(&experiment, threads)?;
         }
         let lasting = self.choices.keep(database.as_deref(), outcomes.each());
+        outcomes.leave_out_failed(title);
+        outcomes.check()?;
         let Outcomes { runs, left_out, .. } = outcomes;
         let seed = experiment.plans.first().map_or(1, |plan| plan.seed);
         let comparison = Comparison::new(self.workload(), seed, runs);
@@ -348,7 +351,10 @@ impl Compare {
 
 /// The default precondition of a drive of this stack among others of its kind; only open-channel
 /// drives, which hold just what their host wrote, are fresh.
-pub(crate) fn usual_past(stack: &StackName) -> Precondition {
+pub(crate) fn usual_past(stack: &StackName) -> Past {
     let pasts = stack::usual_pasts(std::slice::from_ref(stack));
-    pasts.first().copied().unwrap_or_default()
+    pasts
+        .first()
+        .copied()
+        .unwrap_or(Past::Drive(Precondition::Fresh))
 }

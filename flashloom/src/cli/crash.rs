@@ -1,5 +1,6 @@
 //! `crash`: power cuts at the events of a run, each followed by a recovery and its check.
 
+use super::cache::Shelf;
 use super::experiment::{asked, of_options};
 use super::failure::Failure;
 use super::output::{self, Shown, note};
@@ -10,11 +11,10 @@ use host::HostConfig;
 use report::Style;
 use report::table::facts;
 use serde::Serialize;
-use ssd::Precondition;
 use stack::crash::{Cuts, explore_while};
 use stack::hosts::Behaviour;
 use stack::knobs;
-use stack::{Ending, Plan, StackName};
+use stack::{Ending, Past, Plan, StackName};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::process::ExitCode;
@@ -82,9 +82,10 @@ pub(crate) struct Crash {
     /// unless it has a battery or controller.power_loss_protection=true is set
     #[arg(long, value_name = "SETTING=VALUE")]
     set: Vec<String>,
-    /// Precondition of the drive: fresh, full or aged
+    /// Precondition of the drive: fresh, full or aged; or of file system and drive together: used,
+    /// or used:fill=70
     #[arg(long, default_value = "fresh", value_parser = stack::past)]
-    precondition: Precondition,
+    precondition: Past,
     #[command(flatten)]
     shown: Shown,
 }
@@ -193,10 +194,16 @@ impl Crash {
         tell: &mut dyn FnMut(usize, Progress) -> ControlFlow<()>,
     ) -> Result<(Exploration, Vec<Failed>), Failure> {
         let asked = asked(&self.workload)?;
+        let shelf = Shelf::open();
         let mut all = Exploration::default();
         let mut failures = Vec::new();
         for (index, seed) in (self.seed..self.seed.saturating_add(self.seeds)).enumerate() {
-            let found = explore_while(&self.cuts(&asked, seed)?, &mut |p| tell(index, p));
+            let mut cuts = self.cuts(&asked, seed)?;
+            if cuts.plan.used.is_some() {
+                let rest = shelf.rest(&cuts.plan, &mut |_| ());
+                cuts.rest = Some(rest.map_err(|e| Failure::new(asked.named(&e.to_string())))?);
+            }
+            let found = explore_while(&cuts, &mut |p| tell(index, p));
             let found = found.map_err(|e| Failure::new(asked.named(&e.to_string())))?;
             failures.extend(found.failures.iter().map(|failure| Failed {
                 seed,
@@ -237,11 +244,13 @@ impl Crash {
             return Err(Failure::new(format!("--set {set}: {reason}")));
         }
         let drive = knobs::drive(drive, &self.set).map_err(of_options)?;
+        let (precondition, used) = self.precondition.parts(&drive);
         let plan = Plan {
             label: String::new(),
             stack: self.stack.clone(),
             drive,
-            precondition: self.precondition,
+            precondition,
+            used,
             workload: asked.text.clone(),
             seed,
             sample: None,
@@ -261,6 +270,7 @@ impl Crash {
             reorders: self.reorder,
             skips_fences: self.skip_fences,
             snapshot: self.snapshot,
+            rest: None,
         })
     }
 
@@ -276,7 +286,7 @@ impl Crash {
             outside,
             ..
         } = self;
-        let (precondition, page_cache) = (precondition.name(), page_cache.0);
+        let page_cache = page_cache.0;
         let size: String = size
             .iter()
             .map(|size| format!(" --size {}", size.0))

@@ -83,7 +83,7 @@ pub(crate) struct Create {
     #[arg(long, value_name = "ZONES")]
     conventional: Option<u32>,
     /// Precondition of the drive: fresh, full or aged
-    #[arg(long, default_value = "fresh", value_parser = stack::past)]
+    #[arg(long, default_value = "fresh", value_parser = stack::past_of_drive)]
     precondition: Precondition,
     /// Seed of the precondition's random choices
     #[arg(long, default_value_t = 1)]

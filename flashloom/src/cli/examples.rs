@@ -277,6 +277,14 @@ pub(crate) const EXAMPLES: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "cache list",
+        &[
+            "flashloom run ext4@block --workload varmail:ops=500 --precondition used --size 128MiB",
+            "flashloom cache list",
+        ],
+    ),
+    ("cache clear", &["flashloom cache clear"]),
+    (
         "crash",
         &[
             "flashloom crash ext4@block --points 50",

@@ -1,6 +1,7 @@
 //! Shared parts of `run` and `compare`: the user's choices for a run, and the destination of its
 //! record.
 
+use super::cache::Shelf;
 use super::designs;
 use super::failure::Failure;
 use super::file;
@@ -13,8 +14,8 @@ use super::watch::Page;
 use clap::Args;
 use parakeet::rules::RuleSet;
 use report::record::Run;
-use ssd::{DriveConfig, DriveMedia, Precondition};
-use stack::{Plan, Progress, Sampling, Sight, StackError, StackName, Until, knobs};
+use ssd::{DriveConfig, DriveMedia};
+use stack::{Past, Plan, Progress, Rest, Sampling, Sight, StackError, StackName, Until, knobs};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -253,7 +254,7 @@ impl Choices {
     pub(crate) fn plan(
         &self,
         stack: &StackName,
-        past: Option<Precondition>,
+        past: Option<Past>,
         source: &Source,
     ) -> Result<Plan, Failure> {
         if let Some(path) = self.drive_file() {
@@ -343,10 +344,12 @@ impl Experiment {
         let clock = || start.elapsed().as_secs_f64();
         let windows = WindowNotes::new(plans);
         let heard = |index, progress: Progress| {
-            meter.advance(index, progress.ops);
+            meter.hear(index, &progress);
             windows.hear(index, progress);
         };
-        let outcomes = stack::sweep(plans, threads, &clock, &heard);
+        let shelf = Shelf::open();
+        let rest = |plan: &Plan, heard: &mut dyn FnMut(Progress)| shelf.rest(plan, heard);
+        let outcomes = stack::sweep_from(plans, threads, &clock, &heard, &rest);
         meter.finish();
         let told = |outcome: Result<Run, StackError>| {
             let mut run = outcome.map_err(|e| self.named(&e.to_string()))?;
@@ -368,14 +371,17 @@ impl Experiment {
         let windows = WindowNotes::new(&self.plans);
         let mut seen = Ok(());
         let mut see = |sight: &Sight<'_>| {
-            meter.advance(0, sight.progress().ops);
+            meter.hear(0, &sight.progress());
             windows.hear(0, sight.progress());
             if let (Some(page), true) = (page.as_deref_mut(), seen.is_ok()) {
                 seen = page.see(sight);
             }
         };
-        let media = media.map_or_else(|| stack::media(plan), Ok);
-        let outcome = media.and_then(|media| stack::run_on(plan, media, &mut see));
+        let rest = match media {
+            Some(media) => Ok(Rest::new(media)),
+            None => Shelf::open().rest(plan, &mut |progress| meter.hear(0, &progress)),
+        };
+        let outcome = rest.and_then(|rest| stack::run_from(plan, rest, &mut see));
         meter.finish();
         seen?;
         let (mut run, left) = outcome.map_err(|e| self.failure(&e))?;
@@ -399,7 +405,7 @@ impl Experiment {
 
     /// The stack of `plan` with its precondition and label.
     pub(crate) fn title(&self, plan: &Plan) -> String {
-        let (stack, past) = (&plan.stack, plan.precondition.name());
+        let (stack, past) = (&plan.stack, plan.past());
         match self.named(&plan.label).as_str() {
             "" => format!("{stack} ({past})"),
             label => format!("{stack} ({past}, {label})"),
@@ -475,7 +481,7 @@ impl<'a> WindowNotes<'a> {
     fn hear(&self, index: usize, progress: Progress) {
         let (plan, windows) = (&self.plans[index], progress.windows);
         let is_new = self.noted[index].swap(windows, Ordering::Relaxed) < windows;
-        if !is_new || plan.until != Until::Steady {
+        if !is_new || plan.until != Until::Steady || progress.past.is_some() {
             return;
         }
         let amplification = match progress.amplification {
@@ -485,7 +491,7 @@ impl<'a> WindowNotes<'a> {
         note(&format!(
             "flashloom: {} ({}): window {windows} of at most {}, {amplification}",
             plan.stack,
-            plan.precondition.name(),
+            plan.past(),
             stack::MOST_WINDOWS
         ));
     }

@@ -3,6 +3,7 @@
 mod accesses;
 mod bench;
 mod blocks;
+mod cache;
 mod calls;
 mod chunks;
 mod compare;
@@ -97,6 +98,8 @@ enum Command {
     Fsck(filesystem::Fsck),
     Snapshot(snapshot::Snapshot),
     Inspect(inspect::Inspect),
+    #[command(subcommand)]
+    Cache(cache::Command),
     Crash(crash::Crash),
     Soak(soak::Soak),
     Memory(memory::Memory),
@@ -153,6 +156,7 @@ impl Command {
             Self::Mount(mount) => mount.run(),
             Self::Snapshot(snapshot) => snapshot.run(),
             Self::Inspect(inspect) => inspect.run(),
+            Self::Cache(command) => command.run(),
             Self::Completions(completions) => completions.run(),
             Self::Man(man) => man.run(),
         }

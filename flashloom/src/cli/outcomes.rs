@@ -2,10 +2,14 @@
 
 use super::experiment::Experiment;
 use super::failure::Failure;
+use report::caution;
+use report::norm::Norm;
 use report::ranking::LeftOut;
 use report::record::Run;
 use stack::Plan;
 
+/// Calls among which one without space is ignored.
+const ONE_OF: u64 = 1_000;
 /// Most names listed before a reason that they share.
 const NAMES: usize = 8;
 
@@ -74,6 +78,27 @@ impl<'a> Outcomes<'a> {
         self.runs.iter().zip(self.plans.iter().copied())
     }
 
+    /// Leaves out the runs of file workloads whose calls failed, beyond the failures that belong to
+    /// the workload: figures of a run that did less work than others mislead.
+    pub(crate) fn leave_out_failed(&mut self, name: impl Fn(&Plan) -> String) {
+        let norm = Norm::of(&self.runs);
+        let failed = |run: &Run| run.app.is_some() && (is_full(run) || !norm.is_met_by(run));
+        let failed: Vec<bool> = self.runs.iter().map(failed).collect();
+        let runs = std::mem::take(&mut self.runs).into_iter();
+        let plans = std::mem::take(&mut self.plans).into_iter();
+        for ((run, plan), failed) in runs.zip(plans).zip(failed) {
+            if failed {
+                self.left_out.push(LeftOut {
+                    stack: name(plan),
+                    reason: caution::failed(&run).unwrap_or_default(),
+                });
+            } else {
+                self.runs.push(run);
+                self.plans.push(plan);
+            }
+        }
+    }
+
     /// Fails if nothing could be run.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         match self.runs.is_empty() && !self.left_out.is_empty() {
@@ -81,6 +106,15 @@ impl<'a> Outcomes<'a> {
             false => Ok(()),
         }
     }
+}
+
+/// Whether calls found no space, which is the stack's fault even if it is that of all stacks.
+fn is_full(run: &Run) -> bool {
+    let full = run
+        .errors
+        .iter()
+        .filter(|(reason, _)| reason.ends_with(" ENOSPC"));
+    full.map(|(_, count)| count).sum::<u64>() > run.ops / ONE_OF
 }
 
 /// The stacks left out by reason, each reason once. A reason that all share is due to the workload,

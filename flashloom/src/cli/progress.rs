@@ -7,6 +7,8 @@
 use super::output::note;
 use indicatif::{HumanCount, HumanDuration, ProgressBar, ProgressDrawTarget};
 use indicatif::{ProgressState, ProgressStyle};
+use report::human;
+use stack::Progress;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -164,9 +166,30 @@ impl Meter {
         }
         // The rate of a single run excludes the preparation before it.
         if self.bar.counts() && done.len() == 1 {
+            self.bar.bar.set_message("");
             self.bar.bar.reset_elapsed();
         }
         self.bar.bar.set_position(all);
+    }
+
+    /// Notes the progress of run `index`, or of the use of its stack before it.
+    pub(crate) fn hear(&self, index: usize, progress: &Progress) {
+        self.advance(index, progress.ops);
+        let Some(written) = progress.past else { return };
+        let whole = self
+            .done
+            .lock()
+            .expect("no holder of this lock panics")
+            .len();
+        let written = human::bytes(written as f64);
+        let uses = match progress.windows {
+            0 => format!("filling the file system, {written} written"),
+            windows => format!("using the file system, {written} written, {windows} windows"),
+        };
+        self.bar.bar.set_message(match whole {
+            1 => format!(": {uses}"),
+            _ => format!("; run {} of {whole}: {uses}", index + 1),
+        });
     }
 
     /// Removes the bar from the terminal.

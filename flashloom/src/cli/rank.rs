@@ -9,8 +9,7 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 use report::ranking::{By, Candidate, Ranking};
 use report::table;
-use ssd::Precondition;
-use stack::{Plan, STACKS, StackName};
+use stack::{Past, Plan, STACKS, StackName};
 use std::process::ExitCode;
 
 /// Default number of seeds for a workload with any random choices.
@@ -53,7 +52,7 @@ impl Ranked {
         told: &str,
         source: Source,
         choices: &Choices,
-        pasts: Option<&[Precondition]>,
+        pasts: Option<&[Past]>,
         threads: usize,
         shown: &Shown,
     ) -> Result<ExitCode, Failure> {

@@ -9,8 +9,7 @@ use clap::Args;
 use engine::Access;
 use report::record::Run as Record;
 use report::{page, table};
-use ssd::Precondition;
-use stack::StackName;
+use stack::{Past, StackName};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -40,10 +39,12 @@ pub(crate) struct Run {
     #[arg(long, conflicts_with = "workload", value_name = "FILE")]
     trace: Option<String>,
     /// Precondition of the drive: fresh (as manufactured), full (every page written once, in order)
-    /// or aged (overwritten until garbage collection is steady) [default: aged for raw stacks; full
-    /// for file systems and zones; fresh for open-channel drives]
+    /// or aged (overwritten until garbage collection is steady); or of file system and drive
+    /// together: used, or used:fill=70 (files fill this percentage of the capacity, and are written
+    /// over until garbage collection is steady) [default: aged for raw stacks; full for file systems
+    /// and zones; fresh for open-channel drives]
     #[arg(long, value_name = "PRECONDITION", value_parser = stack::past)]
-    precondition: Option<Precondition>,
+    precondition: Option<Past>,
     #[command(flatten)]
     choices: Choices,
     /// Save the drive's final contents to the drive file that --drive names

@@ -21,7 +21,7 @@ pub const MOST_WINDOWS: u32 = 32;
 /// The cautions about `run`: at most one of each kind.
 #[must_use]
 pub fn of(run: &Run) -> Vec<String> {
-    [not_steady(run), too_large(run), too_small(run)]
+    [unsettled(run), not_steady(run), too_large(run), failed(run)]
         .into_iter()
         .flatten()
         .collect()
@@ -128,7 +128,22 @@ fn too_large(run: &Run) -> Option<String> {
     ))
 }
 
-fn too_small(run: &Run) -> Option<String> {
+/// A use of the file system before the run that ended before its steady state.
+fn unsettled(run: &Run) -> Option<String> {
+    let used = run.used.filter(|used| !used.steady)?;
+    let windows = used.windows;
+    Some(format!(
+        "write amplification of the used file system was not steady after {windows} windows, each of \
+         the drive's capacity in bytes of programs: the last one had {}; compare this stack with \
+         care",
+        human::factor(used.waf)
+    ))
+}
+
+/// The caution about failed calls: how many, and the size of the drive that would do if they found no
+/// space. `None` if no call failed.
+#[must_use]
+pub fn failed(run: &Run) -> Option<String> {
     let failed: u64 = run.errors.values().sum();
     let full = |(reason, _): &(&String, &u64)| reason.ends_with("ENOSPC");
     let without_room: u64 = run.errors.iter().filter(full).map(|(_, n)| n).sum();

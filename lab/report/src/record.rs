@@ -39,8 +39,11 @@ pub struct Run {
     #[serde(default)]
     pub label: String,
     /// State of the drive before the run: `fresh`, `full`, `aged`, or `kept` if it came from a
-    /// drive file.
+    /// drive file; or that of the stack, `used` or such as `used:fill=90`.
     pub precondition: String,
+    /// Use of the file system before the run; `None` if the run made a new one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub used: Option<UsedPast>,
     /// The seed of the run.
     pub seed: u64,
     /// Number of requests completed without error.
@@ -156,6 +159,26 @@ pub struct Run {
     pub wall_time_s: f64,
     /// Peak resident memory of the process in bytes; differs between equal runs.
     pub peak_rss_bytes: u64,
+}
+
+/// Use of a file system before a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct UsedPast {
+    /// Percentage of the drive's capacity that files fill.
+    pub fill_percent: u64,
+    /// Bytes of these files.
+    pub file_bytes: u64,
+    /// Number of these files.
+    pub files: u64,
+    /// Bytes that programs wrote to make these files and all before them.
+    pub written_bytes: u64,
+    /// Number of windows, each of the drive's capacity in bytes of programs, in which files were
+    /// written over.
+    pub windows: u64,
+    /// Whether the last two windows agree in total write amplification within 2 %.
+    pub steady: bool,
+    /// Total write amplification of the last window: bytes programmed over bytes of programs.
+    pub waf: f64,
 }
 
 /// Facts about the drive that a run used.

@@ -34,6 +34,7 @@ impl Case {
             stack: "raw@block".parse().expect("it is in the table"),
             drive,
             precondition: past,
+            used: None,
             workload,
             seed: 1,
             sample: None,

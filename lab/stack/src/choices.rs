@@ -7,6 +7,7 @@ use crate::error::StackError;
 use crate::hosts::Behaviour;
 use crate::knobs;
 use crate::name::StackName;
+use crate::past::{self, Past};
 use crate::plan::{Ending, Plan, Sampling, Until};
 use ssd::{DriveConfig, Policies, Precondition, Preset};
 use units::Bytes;
@@ -17,7 +18,10 @@ use workload::shipped::{self, Asked};
 const STACKS: [&str; 3] = ["raw@block", "raw@streams", "raw@fdp"];
 const FILE_STACKS: [&str; 3] = ["ext4@block", "ext4@streams", "ext4@fdp"];
 /// Default preconditions of drives in a comparison of file systems.
-const FILE_PASTS: [Precondition; 2] = [Precondition::Full, Precondition::Aged];
+const FILE_PASTS: [Past; 2] = [
+    Past::Drive(Precondition::Full),
+    Past::Drive(Precondition::Aged),
+];
 
 /// A user's choices for a run, besides its stack and workload.
 #[derive(Clone, Debug, Default)]
@@ -47,7 +51,7 @@ impl Choices {
     pub fn plan(
         &self,
         stack: &StackName,
-        past: Option<Precondition>,
+        past: Option<Past>,
         asked: &Asked,
     ) -> Result<Plan, StackError> {
         let named = self.drive.as_deref().unwrap_or(&stack.drive);
@@ -58,18 +62,17 @@ impl Choices {
             like(&mut config, &(preset.config)());
         }
         let config = knobs::drive(config, &self.set)?;
-        // The mapping of an open-channel drive is in its host, so only a run can have used the
-        // drive.
-        let usual = if config.raw.is_some() {
-            Precondition::Fresh
-        } else if stack.host == "raw" && config.zones.is_none() {
-            Precondition::Aged
-        } else {
-            Precondition::Full
+        let usual = match (stack.host.as_str(), past::below(&config)) {
+            ("raw", usual) | (_, usual @ Precondition::Fresh) => usual,
+            _ => Precondition::Full,
         };
-        let mut plan = self.plan_on(stack, config, asked)?;
-        plan.precondition = past.unwrap_or(usual);
-        Ok(plan)
+        let (precondition, used) = past.unwrap_or(usual.into()).parts(&config);
+        let plan = self.plan_on(stack, config, asked)?;
+        Ok(Plan {
+            precondition,
+            used,
+            ..plan
+        })
     }
 
     /// A plan of `asked` on `stack` and a fresh `drive`. The drive is taken as given: assignments
@@ -88,6 +91,7 @@ impl Choices {
             stack: stack.clone(),
             drive,
             precondition: Precondition::Fresh,
+            used: None,
             workload: asked.text.clone(),
             seed: self.seed.unwrap_or(1),
             sample: self.sample,
@@ -109,17 +113,6 @@ fn like(config: &mut DriveConfig, preset: &DriveConfig) {
         config.interface = preset.interface;
         config.placement = preset.placement;
     }
-}
-
-/// Parses the name of a precondition.
-///
-/// # Errors
-/// If `text` names none.
-pub fn past(text: &str) -> Result<Precondition, StackError> {
-    let mut pasts = Precondition::ALL.into_iter();
-    pasts
-        .find(|past| past.name() == text)
-        .ok_or(StackError::Past)
 }
 
 /// The default workload of `stack`.
@@ -146,19 +139,19 @@ pub fn usual_stacks(asked: &Asked) -> Vec<StackName> {
 /// then is amplification that of a drive in use. Zoned drives move no data of their own, so they do
 /// not age; an open-channel drive holds only data that its host has written.
 #[must_use]
-pub fn usual_pasts(stacks: &[StackName]) -> Vec<Precondition> {
+pub fn usual_pasts(stacks: &[StackName]) -> Vec<Past> {
     let drives = || {
         let resolved = |stack: &StackName| drive::resolve(&stack.drive, None).ok();
         stacks.iter().filter_map(resolved)
     };
     if drives().any(|drive| drive.raw.is_some()) {
-        return vec![Precondition::Fresh];
+        return vec![Past::Drive(Precondition::Fresh)];
     }
     let zoned = drives().any(|drive| drive.zones.is_some());
     let of_files = stacks.iter().any(|stack| stack.host != "raw");
     match (zoned, of_files) {
-        (true, _) => vec![Precondition::Full],
-        (false, false) => vec![Precondition::Aged],
+        (true, _) => vec![Past::Drive(Precondition::Full)],
+        (false, false) => vec![Past::Drive(Precondition::Aged)],
         (false, true) => FILE_PASTS.to_vec(),
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::attached::AttachError;
 use crate::drive;
+use crate::past::{Past, Used};
 use host::HostError;
 use input::document::DocumentError;
 use report::figure::NoFigure;
@@ -52,8 +53,52 @@ pub enum StackError {
     #[error(transparent)]
     Knobs(ConfigError),
     /// A precondition that does not exist.
-    #[error("expected fresh, full or aged")]
+    #[error("expected fresh, full, aged or used, such as used:fill=70")]
     Past,
+    /// A share of the capacity that no file system can be filled to.
+    #[error("fill: expected a percentage of the capacity from 1 to 95")]
+    Fill,
+    /// A precondition of a file system, for a drive without one.
+    #[error("expected fresh, full or aged: a drive alone has no file system to be used")]
+    UsedDrive,
+    /// A used stack whose file system cannot hold the files of its past.
+    #[error(
+        "{stack}: the file system cannot hold the {bytes} of files that {used} puts on a drive of \
+         {drive}: {problem}; use a smaller share, such as used:fill={less}"
+    )]
+    Unfilled {
+        /// Name of the stack.
+        stack: String,
+        /// The past.
+        used: Used,
+        /// Bytes of its files.
+        bytes: Bytes,
+        /// Capacity of the drive.
+        drive: Bytes,
+        /// The failed call.
+        problem: String,
+        /// A percentage that the file system can hold.
+        less: u8,
+    },
+    /// A file system without room for the files that a workload begins with, or grows to.
+    #[error(
+        "{stack}: the workload needs room for {needed}, and the file system ({past}) has {free} on \
+         a drive of {drive}; use one of about {enough} MiB (--size {enough}MiB)"
+    )]
+    Room {
+        /// Name of the stack.
+        stack: String,
+        /// State of the stack before the run.
+        past: Past,
+        /// Bytes of the workload's files.
+        needed: Bytes,
+        /// Bytes that the file system has for them.
+        free: Bytes,
+        /// Capacity of the drive.
+        drive: Bytes,
+        /// Capacity in MiB of a drive that would do.
+        enough: u64,
+    },
     /// A shipped workload that cannot be written to a temporary file.
     #[error(transparent)]
     Shipped(io::Error),

@@ -2,6 +2,7 @@
 
 use crate::hosts::Behaviour;
 use crate::name::StackName;
+use crate::past::{Past, Used};
 use host::HostConfig;
 use serde::{Deserialize, Serialize};
 use ssd::{DriveConfig, Policies, Precondition};
@@ -21,8 +22,11 @@ pub struct Plan {
     pub stack: StackName,
     /// The drive, resolved from a preset or file.
     pub drive: DriveConfig,
-    /// State of the drive before the run.
+    /// State of the drive before the run, or before the file system of a used stack was made.
     pub precondition: Precondition,
+    /// Use of the file system before the run; `None` if the run makes a new one.
+    #[serde(default)]
+    pub used: Option<Used>,
     /// The workload, as [`workload::Workload::parse`] reads it.
     pub workload: String,
     /// The seed of all random choices.
@@ -43,6 +47,17 @@ pub struct Plan {
     /// Policies of a caller that replace those of the drive's firmware.
     #[serde(skip)]
     pub policies: Policies,
+}
+
+impl Plan {
+    /// State of the stack before the run.
+    #[must_use]
+    pub fn past(&self) -> Past {
+        match self.used {
+            None => Past::Drive(self.precondition),
+            Some(used) => Past::Used(used),
+        }
+    }
 }
 
 /// The condition that ends the repetition of a request workload.
@@ -137,4 +152,7 @@ pub struct Progress {
     pub windows: u32,
     /// Device write amplification of the last window; `None` before the first.
     pub amplification: Option<f64>,
+    /// While the stack is put to use before the run: the bytes that its files were written with so
+    /// far. Windows and amplification are then those of programs' bytes.
+    pub past: Option<u64>,
 }

@@ -31,6 +31,7 @@ use crate::drive;
 use crate::error::StackError;
 use crate::hosts::Behaviour;
 use crate::name::StackName;
+use crate::past::Past;
 use crate::plan::{Ending, Plan, Sampling, Until};
 use host::HostConfig;
 use input::document::{DocumentError, Leaf, Source, overlaid};
@@ -261,15 +262,14 @@ impl File<'_> {
         label: &Label,
         plans: &mut Vec<Plan>,
     ) -> Result<(), StackError> {
-        let pasts = self
-            .list("preconditions")?
-            .unwrap_or_else(|| vec![Precondition::Fresh]);
+        let pasts = self.pasts()?;
         let workloads: Vec<String> = self.list("workloads")?.unwrap_or_default();
         let seeds: Vec<u64> = self.list("seeds")?.unwrap_or_else(|| vec![1]);
         let (sample, host): (Option<Ns>, _) = (self.value("sample")?, self.host()?);
         let until: Until = self.value("until")?.unwrap_or_default();
         let page_cache = self.page_cache()?;
-        for precondition in pasts {
+        for past in pasts {
+            let (precondition, used) = past.parts(drive);
             for workload in &workloads {
                 let mut label = label.clone();
                 label.extend((workloads.len() > 1).then(|| workload.clone()));
@@ -283,6 +283,7 @@ impl File<'_> {
                     stack: stack.clone(),
                     drive: drive.clone(),
                     precondition,
+                    used,
                     workload: workload.clone(),
                     seed,
                     sample: sample.map(Sampling::each),
@@ -296,6 +297,18 @@ impl File<'_> {
             }
         }
         Ok(())
+    }
+
+    fn pasts(&self) -> Result<Vec<Past>, StackError> {
+        let Some(named) = self.list::<String>("preconditions")? else {
+            return Ok(vec![Past::Drive(Precondition::Fresh)]);
+        };
+        let leaf = self.leaf("preconditions");
+        let past = |text: &String| {
+            let parsed = text.parse::<Past>();
+            parsed.map_err(|e| self.at(leaf, format!("preconditions: {e}, found {text:?}")))
+        };
+        named.iter().map(past).collect()
     }
 
     fn host(&self) -> Result<HostConfig, StackError> {

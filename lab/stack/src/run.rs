@@ -17,6 +17,7 @@ use crate::replay::{Again, IN_FLIGHT, Replay};
 use crate::sight::{Running, Seen, Sight, drive_to_end};
 use crate::steady::Windows;
 use crate::timeline::{self, Sampled};
+use crate::used::{self, Rest};
 use crate::{files, fill, hosts};
 use host::{BlockDevice, BlockPort, Busy};
 use report::record::{
@@ -209,11 +210,12 @@ pub fn run_while(
     plan: &Plan,
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<Run, StackError> {
+    let rest = used::rest(plan, progress)?;
     let heard = &mut |sight: &Sight<'_>| progress(sight.progress());
-    Ok(run_on_while(plan, media(plan)?, heard)?.0)
+    Ok(run_on_while(plan, rest, heard)?.0)
 }
 
-/// The contents of the drive of `plan` before the run, with its precondition.
+/// The contents of the drive of `plan` with its precondition, before a file system is made on it.
 ///
 /// # Errors
 /// If the drive cannot be built.
@@ -235,24 +237,40 @@ pub fn run_on(
     media: DriveMedia,
     seen: &mut dyn FnMut(&Sight<'_>),
 ) -> Result<(Run, DriveMedia), StackError> {
+    run_from(plan, Rest::new(media), seen)
+}
+
+/// Runs `plan` from the contents `rest` of its stack, as [`run_on()`] does.
+///
+/// # Errors
+/// The errors of [`run()`].
+pub fn run_from(
+    plan: &Plan,
+    rest: Rest,
+    seen: &mut dyn FnMut(&Sight<'_>),
+) -> Result<(Run, DriveMedia), StackError> {
     let heard = &mut |sight: &Sight<'_>| {
         seen(sight);
         ControlFlow::Continue(())
     };
-    run_on_while(plan, media, heard)
+    run_on_while(plan, rest, heard)
 }
 
 fn run_on_while(
     plan: &Plan,
-    media: DriveMedia,
+    rest: Rest,
     seen: &mut Seen<'_>,
 ) -> Result<(Run, DriveMedia), StackError> {
     check(plan)?;
     let plan = &*fitted(plan);
     if plan.stack.host == "raw" {
-        return run_blocks_on(plan, media, seen);
+        return run_blocks_on(plan, rest.media, seen);
     }
-    files::run_on(plan, media, seen)
+    let used = rest.used;
+    let (mut run, left) = files::run_on(plan, rest, seen)?;
+    run.used = used;
+    run.cautions = report::caution::of(&run);
+    Ok((run, left))
 }
 
 /// `plan` with its drive adapted to the file system: the drive keeps data, since a file system
@@ -483,6 +501,7 @@ pub(crate) fn check(plan: &Plan) -> Result<(), StackError> {
             reason: "expected a stack with a file system, which recovers and mounts".to_owned(),
         });
     }
+    check_past(plan)?;
     if plan.until == Until::Steady && plan.stack.host != "raw" {
         return Err(StackError::Stack {
             stack: plan.stack.to_string(),
@@ -497,6 +516,30 @@ pub(crate) fn check(plan: &Plan) -> Result<(), StackError> {
     plan.page_cache.checked()?;
     checked(name, plan.drive.clone())?;
     Ok(())
+}
+
+/// Rejects a past that the stack cannot have.
+fn check_past(plan: &Plan) -> Result<(), StackError> {
+    let of_files = plan.stack.host != "raw";
+    let (zoned, raw) = (plan.drive.zones.is_some(), plan.drive.raw.is_some());
+    let reason = match plan.precondition {
+        _ if plan.used.is_some() && !of_files => {
+            "the precondition used is that of a file system; expected fresh, full or aged"
+        }
+        Precondition::Aged if zoned && of_files => {
+            "zones do not age, since the drive moves no data of its own; use the precondition used, \
+             which ages the file system (or fresh, or full)"
+        }
+        Precondition::Full | Precondition::Aged if raw && of_files => {
+            "an open-channel drive holds only the data of its host, so it is neither full nor aged; \
+             use the precondition used, which fills and ages the file system (or fresh)"
+        }
+        _ => return Ok(()),
+    };
+    Err(StackError::Stack {
+        stack: plan.stack.to_string(),
+        reason: reason.to_owned(),
+    })
 }
 
 fn check_depth(workload: &Workload) -> Result<(), StackError> {

@@ -56,6 +56,7 @@ impl Sight<'_> {
             sim_time: self.sim_time,
             windows: self.windows.closed(),
             amplification: self.windows.amplification(),
+            past: None,
         }
     }
 

@@ -5,6 +5,8 @@
 //! nothing does not count: a drive that still fills its spare has the same amplification in
 //! every window, and another one afterwards. The last two windows decide, so a workload that
 //! changes loses the state again.
+//!
+//! Windows of a file system in use count the bytes of programs in place of those of the host.
 
 use host::BlockDevice;
 pub use report::caution::MOST_WINDOWS;
@@ -47,18 +49,44 @@ pub(crate) struct Windows {
 impl Windows {
     /// The windows of a run on `device` that starts now.
     pub(crate) fn new(device: &BlockDevice) -> Self {
-        let first = Counts::now(device);
+        Self::begin(Counts::now(device))
+    }
+
+    const fn begin(first: Counts) -> Self {
         Self {
             first,
             begun: Cell::new(first),
             closed: Cell::new(0),
-            last: Cell::default(),
+            last: Cell::new([None; 2]),
         }
+    }
+
+    /// Windows of bytes that programs write, of which they have `written` some until now: the
+    /// amplification is that of file system and drive together.
+    pub(crate) fn from(device: &BlockDevice, written: u64) -> Self {
+        Self::begin(Counts {
+            written,
+            ..Counts::now(device)
+        })
     }
 
     /// Closes the current window once the host has written the capacity of `device` in it.
     pub(crate) fn look(&self, device: &BlockDevice) {
-        let (begun, now) = (self.begun.get(), Counts::now(device));
+        self.close(device, Counts::now(device));
+    }
+
+    /// Closes the current window once programs, which have `written` bytes until now, have written
+    /// the capacity of `device` in it.
+    pub(crate) fn look_at(&self, device: &BlockDevice, written: u64) {
+        let now = Counts {
+            written,
+            ..Counts::now(device)
+        };
+        self.close(device, now);
+    }
+
+    fn close(&self, device: &BlockDevice, now: Counts) {
+        let begun = self.begun.get();
         let written = now.written - begun.written;
         if written < device.drive().config().capacity.0 {
             return;

@@ -13,6 +13,7 @@ mod subject;
 use crate::error::StackError;
 use crate::hosts::{self, AnyHost, Behaviour};
 use crate::plan::Plan;
+use crate::used::Rest as Start;
 use crash::{Exploration, Points, Progress};
 use sim::{Rng, Seed};
 use std::ops::ControlFlow;
@@ -50,6 +51,8 @@ pub struct Cuts {
     pub skips_fences: bool,
     /// Whether a snapshot is taken of the files before the workload starts; it must stay unchanged.
     pub snapshot: bool,
+    /// Contents of a used stack; `None` to make those of the plan.
+    pub rest: Option<Start>,
 }
 
 /// Runs the plan of `cuts` once and cuts the power at its points.

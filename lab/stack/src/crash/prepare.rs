@@ -3,14 +3,17 @@
 //! Invariant: free blocks hold stale data, so a file that refers to a block before it was written
 //! is recognized.
 
+use super::Cuts;
 use crate::attached::Attached;
 use crate::error::StackError;
-use crate::files::{Origins, make_tree, ready};
+use crate::files::{How, Origins, make_tree, mount, ready};
 use crate::hosts::{AnyHost, Host, Memory};
 use crate::plan::Plan;
+use crate::used::{self, Rest as Start};
 use crash::Shown;
 use sim::{Kernel, Seed};
 use ssd::DriveMedia;
+use std::ops::ControlFlow;
 use units::Ns;
 use vfs::{
     Access, Body, CacheConfig, Clock, Compute, Errno, OpenFlags, Process, Source, Timestamp, Vfs,
@@ -32,6 +35,22 @@ pub(super) fn now() -> Timestamp {
     Clock::default().at(Ns::ZERO)
 }
 
+/// The contents that `cuts` begin with, for their `plan` with its drive in the host's shape.
+pub(super) fn start(cuts: &Cuts, plan: &Plan) -> Result<Start, StackError> {
+    if let Some(rest) = &cuts.rest {
+        return Ok(rest.clone());
+    }
+    let media = plan.precondition.media(&plan.drive, Seed(plan.seed));
+    let media = media.map_err(|source| StackError::Config {
+        drive: plan.drive.name.clone(),
+        source,
+    })?;
+    match plan.used {
+        None => Ok(Start::new(media)),
+        Some(used) => used::make(plan, used, media, &mut |_| ControlFlow::Continue(())),
+    }
+}
+
 pub(super) fn refused(plan: &Plan, problem: impl std::fmt::Display) -> StackError {
     StackError::Mount {
         stack: plan.stack.to_string(),
@@ -39,28 +58,29 @@ pub(super) fn refused(plan: &Plan, problem: impl std::fmt::Display) -> StackErro
     }
 }
 
-/// Makes the file system and the tree; returns the drive's contents and those of the tree.
+/// Makes the file system, or mounts the used one, and makes the tree; returns the drive's contents
+/// and those of the tree.
 pub(super) fn prepare(
     host: &AnyHost,
     plan: &Plan,
     workload: &FileWorkload,
-    media: DriveMedia,
+    start: Start,
     cache: CacheConfig,
 ) -> Result<(Rest, Shown), StackError> {
     let kernel = Kernel::new();
-    let device = crate::run::attach(plan, media, &kernel)?;
+    let device = crate::run::attach(plan, start.media, &kernel)?;
     let drive = device.drive().clone();
-    let memory = (host.memory(), Memory::Blank);
+    let memory = (host.memory(), start.memory);
     let port = Attached::of(&kernel.sim(), &device, &plan.stack, memory)?;
     let device = port.clone();
     let source = workload.open(Seed(plan.seed))?;
+    let how = How::on(start.used.is_some(), false);
     let (host, sim, plan) = (host.clone(), kernel.sim(), plan.clone());
     kernel.block_on(async move {
         let at = |problem: String| refused(&plan, problem);
-        let made = ready(&device, Some(host.deallocates())).await;
-        made.map_err(at)?;
-        host.format(&sim, &device, now()).await.map_err(at)?;
-        let body = host.mount(&sim, &device, now()).await.map_err(at)?;
+        let body = mount(host, sim.clone(), device.clone(), how)
+            .await
+            .map_err(at)?;
         let vfs = Vfs::mount(&sim, body, cache, Clock::default(), Compute::free());
         let mut origins = Origins::default();
         make_tree(&vfs, source.setup(), source.names(), &mut origins).await?;

@@ -4,7 +4,7 @@
 //! runs of one subject are equal.
 
 use super::again::use_again;
-use super::prepare::{Rest, kept, now, prepare, refused};
+use super::prepare::{Rest, kept, now, prepare, refused, start};
 use super::{Cuts, cache, disorder};
 use crate::attached::Attached;
 use crate::error::StackError;
@@ -118,13 +118,9 @@ impl Files {
             return Err(refused(&plan, problem));
         }
         let workload = FileWorkload::parse(&plan.workload)?;
-        let media = plan.precondition.media(&plan.drive, Seed(plan.seed));
-        let media = media.map_err(|source| StackError::Config {
-            drive: plan.drive.name.clone(),
-            source,
-        })?;
+        let start = start(cuts, &plan)?;
         let cache = cache(cuts.memory);
-        let mut made = prepare(&host, &plan, &workload, media, cache)?;
+        let mut made = prepare(&host, &plan, &workload, start, cache)?;
         if cuts.snapshot {
             made = kept(&host, &plan, made.0)?;
         }

@@ -18,7 +18,7 @@ use workload::files::{Call, Errno, Source, ThreadId, Turn};
 pub struct Drive<B: Body, S: Source> {
     sim: Sim,
     vfs: Vfs<B>,
-    pub(super) source: RefCell<S>,
+    pub(crate) source: RefCell<S>,
     meter: RefCell<FileMeter>,
     pub(super) slots: RefCell<Slots<B>>,
     pub(super) origins: RefCell<Origins>,

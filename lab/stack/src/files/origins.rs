@@ -12,6 +12,8 @@ use workload::files::Name;
 pub struct Origins {
     labels: Labels,
     known: Vec<Option<Origin>>,
+    /// Whether all files have the origin without a name.
+    is_nameless: bool,
 }
 
 /// The origin of a file system's journal and metadata.
@@ -25,13 +27,26 @@ impl Default for Origins {
         Self {
             labels,
             known: Vec::new(),
+            is_nameless: false,
         }
     }
 }
 
 impl Origins {
+    /// Origins of files that belong to no run: what is left of them on the drive is not counted for
+    /// files of later runs.
+    pub(crate) fn nameless() -> Self {
+        Self {
+            is_nameless: true,
+            ..Self::default()
+        }
+    }
+
     /// The origin of `file`, which has the path `path`.
     pub(crate) fn of(&mut self, file: Name, path: &[u8]) -> Origin {
+        if self.is_nameless {
+            return Origin(0);
+        }
         let index = file.0 as usize;
         if index >= self.known.len() {
             self.known.resize(index + 1, None);

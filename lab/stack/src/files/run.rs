@@ -9,12 +9,13 @@ use super::drive::Drive;
 use super::origins::Origins;
 use super::recovery::cut_and_recover;
 use super::remount::remount;
+use super::room::Room;
 use super::told::{self, Counted};
 use super::tree::make_tree;
 use crate::attached::Attached;
 use crate::error::StackError;
 use crate::fill;
-use crate::hosts::{self, AnyHost, Host, Memory};
+use crate::hosts::{self, AnyHost, Host};
 use crate::layer;
 use crate::meter::Tally;
 use crate::plan::{Ending, Plan};
@@ -22,6 +23,7 @@ use crate::run::{Before, Served, attach, check, close, outcome, refusals, write_
 use crate::sight::{Running, Seen, drive_to_end};
 use crate::steady::Windows;
 use crate::timeline::{self, Sampled};
+use crate::used::Rest;
 use host::BlockDevice;
 use report::record::{App, LatencySet, Run};
 use sim::{Kernel, Seed, Sim};
@@ -34,39 +36,39 @@ use units::Ns;
 use vfs::{AnyBody, Body, CacheStats, Clock, Compute, Errno, ExtentCounts, Vfs};
 use workload::files::{FileWorkload, Source};
 
-/// Runs `plan` with the file system of its stack on a drive with the contents `media`, and returns
-/// the contents afterwards.
+/// Runs `plan` with the file system of its stack from the contents `rest`, and returns those of the
+/// drive afterwards.
 ///
 /// # Errors
 /// As [`crate::run()`], and if the file system has no room for the workload.
 pub(crate) fn run_on(
     plan: &Plan,
-    media: DriveMedia,
+    rest: Rest,
     seen: &mut Seen<'_>,
 ) -> Result<(Run, DriveMedia), StackError> {
     check(plan)?;
     let named = hosts::named(&plan.stack.host, &plan.stack.switches, &plan.behaviour);
     let none = || refused(&plan.stack.to_string(), &"there is no such file system");
-    run_host((named.ok_or_else(none)?, plan), media, seen)
+    run_host((named.ok_or_else(none)?, plan), rest, seen)
 }
 
 fn run_host(
     (host, plan): (AnyHost, &Plan),
-    media: DriveMedia,
+    rest: Rest,
     seen: &mut Seen<'_>,
 ) -> Result<(Run, DriveMedia), StackError> {
     let workload = FileWorkload::parse(&plan.workload)?;
-    let source = workload.open(Seed(plan.seed))?;
+    let source = (workload.open(Seed(plan.seed))?, Origins::default());
     let (kernel, again) = (Kernel::new(), host.clone());
     let sim = kernel.sim();
-    let device = attach(plan, media, &kernel)?;
-    let port = Attached::of(&sim, &device, &plan.stack, (host.memory(), Memory::Blank))?;
-    let made = make(host, sim.clone(), port.clone(), plan.behaviour.keep);
-    let (vfs, source, origins) = prepare(&kernel, plan, &device, made, source)?;
+    let device = attach(plan, rest.media, &kernel)?;
+    let port = Attached::of(&sim, &device, &plan.stack, (host.memory(), rest.memory))?;
+    let how = How::on(rest.used.is_some(), plan.behaviour.keep);
+    let mounted = mount(host, sim.clone(), port.clone(), how);
+    let (vfs, source, origins) = prepare(&kernel, plan, &device, mounted, source)?;
     let (before, origin, cached) = (Before::now(&port), sim.now(), vfs.stats());
     let was = before.remap;
-    let counted = Counted::of(vfs.body(), &port);
-    let windows = Windows::new(&device);
+    let (counted, windows) = (Counted::of(vfs.body(), &port), Windows::new(&device));
     let drive = Drive::start(&sim, &vfs, source, origins, plan.sample.is_some());
     let samples = timeline::start(&sim, plan.sample, &device, &drive, origin);
     drive_to_end(&kernel, (&*drive, &device, &windows), origin, seen)?;
@@ -131,40 +133,69 @@ pub(crate) async fn ready(device: &Attached, deallocates: Option<bool>) -> Resul
     device.open().await.map_err(|error| error.to_string())
 }
 
-/// Makes a new file system on `device` and mounts it; if `keep`, the drive's contents are not
-/// deallocated.
-async fn make(host: AnyHost, sim: Sim, device: Attached, keep: bool) -> Result<AnyBody, String> {
-    device.keep(keep);
+/// The file system that a run starts with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum How {
+    /// A new one; if `keep`, the drive's contents are not deallocated.
+    Make { keep: bool },
+    /// The one on the drive.
+    Mount,
+}
+
+impl How {
+    /// The file system on a used stack, or else a new one.
+    pub(crate) const fn on(is_used: bool, keep: bool) -> Self {
+        match is_used {
+            true => Self::Mount,
+            false => Self::Make { keep },
+        }
+    }
+}
+
+/// Mounts a file system on `device`, and makes it before that if `how` says so.
+pub(crate) async fn mount(
+    host: AnyHost,
+    sim: Sim,
+    device: Attached,
+    how: How,
+) -> Result<AnyBody, String> {
     let now = Clock::default().at(Ns::ZERO);
-    ready(&device, Some(host.deallocates())).await?;
-    host.format(&sim, &device, now).await?;
-    device.keep(false);
+    match how {
+        How::Make { keep } => {
+            device.keep(keep);
+            ready(&device, Some(host.deallocates())).await?;
+            host.format(&sim, &device, now).await?;
+            device.keep(false);
+        }
+        How::Mount => ready(&device, None).await?,
+    }
     host.mount(&sim, &device, now).await
 }
 
-type Prepared<B> = (Vfs<B>, Box<dyn Source>, Origins);
+/// A mounted file system with the tree of a source, the source, and the origins of its files.
+type Prepared<B, S> = (Vfs<B>, S, Origins);
 
-/// Makes and mounts the file system, and makes the workload's tree.
-fn prepare<B: Body>(
+/// Mounts the file system, and makes the tree of `source`, whose files have origins of `origins`.
+pub(crate) fn prepare<B: Body, S: Source + 'static>(
     kernel: &Kernel,
     plan: &Plan,
     device: &BlockDevice,
-    made: impl Future<Output = Result<B, impl Display + 'static>> + 'static,
-    source: Box<dyn Source>,
-) -> Result<Prepared<B>, StackError> {
+    mounted: impl Future<Output = Result<B, impl Display + 'static>> + 'static,
+    (source, mut origins): (S, Origins),
+) -> Result<Prepared<B, S>, StackError> {
     let (sim, device, stack) = (kernel.sim(), device.clone(), plan.stack.to_string());
-    let config = plan.page_cache;
+    let (config, room) = (plan.page_cache, Room::of(plan));
     wait(kernel, async move {
-        let body = made.await.map_err(|e| refused(&stack, &e))?;
+        let body = mounted.await.map_err(|e| refused(&stack, &e))?;
+        room.check(&body.stat(), source.setup())?;
         let compute = Compute::of(&device);
         let vfs = Vfs::mount(&sim, body, config, Clock::default(), compute);
-        let mut origins = Origins::default();
         make_tree(&vfs, source.setup(), source.names(), &mut origins).await?;
         Ok((vfs, source, origins))
     })?
 }
 
-pub(super) fn refused(stack: &str, problem: &impl Display) -> StackError {
+pub(crate) fn refused(stack: &str, problem: &impl Display) -> StackError {
     StackError::Mount {
         stack: stack.to_owned(),
         problem: problem.to_string(),
@@ -172,7 +203,7 @@ pub(super) fn refused(stack: &str, problem: &impl Display) -> StackError {
 }
 
 /// Unmounts cleanly, with all data durable, and closes the layer below.
-pub(super) fn unmount<B: Body>(
+pub(crate) fn unmount<B: Body>(
     kernel: &Kernel,
     plan: &Plan,
     (vfs, port): (&Vfs<B>, &Attached),

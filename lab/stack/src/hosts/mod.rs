@@ -202,6 +202,10 @@ pub struct Behaviour {
     /// Whether making the file system keeps the drive's contents, like `nodiscard` of its makers:
     /// an aged drive is then full of garbage.
     pub keep: bool,
+    /// Whether the files of a used stack are made, which a host that places files keeps where it
+    /// keeps most; not part of a plan.
+    #[serde(skip)]
+    pub ages: bool,
     /// Whether a log-structured file system writes nothing at all; not part of a plan.
     #[serde(skip)]
     pub read_only: bool,

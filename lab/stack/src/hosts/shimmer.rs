@@ -40,6 +40,10 @@ pub(super) const SWITCHES: &[Switch] = &[
 
 /// The rules of a stack without a switch for rules.
 pub(super) const USUAL: &str = "rocksdb";
+/// The rules for the files of a used stack, whatever their names: all of them are placed, since
+/// conventional zones are too few for any others.
+const ALL_FILES: &str = "name = \"used\"\n\n[[stream]]\nname = \"files\"\n\n[[rule]]\npath = \"*\"\n\
+                         stream = \"files\"\n";
 /// One in this many bytes is in conventional zones: 4 GB of 512 GB.
 //= dissertation 7
 const SHARE: u64 = 128;
@@ -71,9 +75,13 @@ impl Shimmer {
         let named = switches.iter().find(is_set);
         let given = behaviour.rules.clone().filter(|_| named.is_none());
         let usual = || Arc::new(ready(named.map_or(USUAL, |name| name)));
+        let rules = match behaviour.ages {
+            true => Arc::new(RuleSet::read("used", ALL_FILES).expect("a test reads it")),
+            false => given.unwrap_or_else(usual),
+        };
         Self {
             ext4: Ext4::new(&[], behaviour),
-            rules: given.unwrap_or_else(usual),
+            rules,
             policy,
             options,
             half: switches.iter().any(|switch| switch == "half"),

@@ -23,6 +23,7 @@ pub(super) fn plan(stack: &StackName) -> Plan {
         drive: drive.expect("it can be built"),
         stack: stack.clone(),
         precondition: Precondition::Full,
+        used: None,
         workload: "touch".to_owned(),
         seed: 1,
         sample: None,

@@ -154,6 +154,7 @@ impl Setup {
             stack: self.stack(&key.host, &key.setting)?,
             drive: self.drive(setting, factor)?,
             precondition: self.precondition(setting)?,
+            used: None,
             workload: self.scaled(workload, factor)?,
             seed,
             sample: None,

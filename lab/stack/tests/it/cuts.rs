@@ -39,6 +39,7 @@ fn cuts_at(plan: Plan, points: u64, memory: Bytes, lies: bool) -> Exploration {
         reorders: false,
         skips_fences: false,
         snapshot: false,
+        rest: None,
     };
     explore(&cuts, &mut |_| ()).unwrap()
 }
@@ -133,6 +134,7 @@ fn outside_checker_refuses_an_image_with_pending_undo() {
             reorders: false,
             skips_fences: false,
             snapshot: false,
+            rest: None,
         };
         if !judges::has("e2fsck") {
             return;

@@ -26,6 +26,7 @@ fn cut(mut plan: Plan, seed: u64, sets: &[&str], lies: bool) -> Exploration {
         reorders: false,
         skips_fences: false,
         snapshot: false,
+        rest: None,
     };
     explore(&cuts, &mut |_| ()).expect("the plan can be run")
 }

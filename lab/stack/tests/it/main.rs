@@ -20,6 +20,7 @@ mod repeat;
 mod reproduce;
 mod space;
 mod steady;
+mod used;
 mod zones;
 
 use report::record::Run;
@@ -36,6 +37,7 @@ fn plan(stack: &str, mib: u64, past: Precondition, workload: &str) -> Plan {
         drive: drive.expect("it can be built"),
         stack,
         precondition: past,
+        used: None,
         workload: workload.to_owned(),
         seed: 1,
         sample: None,

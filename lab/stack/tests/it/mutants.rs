@@ -72,6 +72,7 @@ fn cuts_of(trial: Trial, seed: u64) -> Cuts {
         reorders: trial.stack.ends_with(REORDER),
         skips_fences: false,
         snapshot: false,
+        rest: None,
     }
 }
 

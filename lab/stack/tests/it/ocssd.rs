@@ -147,6 +147,7 @@ fn cuts_of(stack: &str, workload: &str, points: u64) -> Cuts {
         reorders: false,
         skips_fences: false,
         snapshot: false,
+        rest: None,
     }
 }
 

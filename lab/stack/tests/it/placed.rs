@@ -39,6 +39,7 @@ fn cut(plan: Plan, points: u64, outside: u64, lies: bool) -> Exploration {
         reorders: false,
         skips_fences: false,
         snapshot: false,
+        rest: None,
     };
     explore(&cuts, &mut |_| ()).unwrap()
 }

@@ -148,6 +148,7 @@ fn cuts(stack: &str, workload: &str, points: u64, lies: bool) -> crash::Explorat
         reorders: false,
         skips_fences: false,
         snapshot: false,
+        rest: None,
     };
     explore(&cuts, &mut |_| ()).expect("it can be run")
 }
@@ -186,6 +187,7 @@ fn power_cuts_keep_synced_files() {
             reorders: false,
             skips_fences: false,
             snapshot: false,
+            rest: None,
         };
         let found = explore(&cuts, &mut |_| ()).expect("it can be run");
         assert!(found.holds(), "{stack}: {:#?}", found.failures.first());

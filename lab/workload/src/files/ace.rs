@@ -14,8 +14,29 @@ use super::names::{Name, Names};
 use super::setup::{Entry, EntryKind, Setup};
 use super::source::{Source, Turn};
 use super::{Allocation, Call, Errno, Fd, OpenFlags, RenameHow, Target, ThreadId, XattrHow};
+use crate::describe::table::{Param, param};
+use crate::describe::unit::Unit;
 use std::collections::BTreeMap;
 use units::Ns;
+
+/// Parameters of the corpus.
+pub(super) const PARAMS: [Param; 4] = [
+    param(
+        "seq",
+        "2",
+        Unit::Choice(&["1", "2", "3"]),
+        "calls of a sequence before the sync",
+    ),
+    param("every", "1", Unit::Count, "runs every N-th sequence only"),
+    param("from", "1", Unit::Count, "first sequence to run"),
+    param(
+        "nth",
+        "0",
+        Unit::Limit,
+        "number of the only sequence to run, from 1; 0 for all, each in its own directory, or one \
+         run for each in crash tests",
+    ),
+];
 
 /// Calls that change something, each over the names `foo`, `bar`, `A` and `A/foo`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

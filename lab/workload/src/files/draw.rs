@@ -5,9 +5,11 @@
 //! A gamma distribution whose shape is a multiple of a half is a sum: each whole of the shape adds
 //! an exponential, and a half adds an exponential times a share with an arcsine distribution, drawn
 //! from the ratio of squares of a point in the unit disc.
+//!
+//! A normal deviate is drawn by Marsaglia's polar method, from such a point too.
 
 use sim::Rng;
-use sim::fixed::exponential;
+use sim::fixed::{LOG_ONE, exp2_negative, exponential, log2};
 
 /// Upper bound on the bytes that a description may name: 8 EiB less one.
 const MOST: u64 = i64::MAX as u64;
@@ -111,6 +113,52 @@ fn arcsine(rng: &mut Rng) -> u128 {
     }
 }
 
+/// log₂ e and ln 2 with 32 bits after the point.
+const LOG2_E: i128 = 6196328019;
+const LN_2: u128 = 2977044472;
+
+/// A draw from the lognormal distribution whose logarithm has the mean `mu` and the standard
+/// deviation `sigma`, both in thousandths; rounded down.
+pub(super) fn lognormal(rng: &mut Rng, mu: u64, sigma: u64) -> u64 {
+    let ln = i128::from(mu) * i128::from(LOG_ONE) + i128::from(sigma) * normal(rng);
+    power_of_two(((ln / 1_000) * LOG2_E) >> 32)
+}
+
+/// A draw from the Pareto distribution of numbers from `least` on, whose exponent is `exponent`
+/// hundredths; rounded down.
+pub(super) fn pareto(rng: &mut Rng, least: u64, exponent: u64) -> u64 {
+    let log = 64 * LOG_ONE - log2(rng.next_u64().max(1));
+    let log = i128::from(log) * 100 / i128::from(exponent.max(1));
+    power_of_two(i128::from(log2(least.max(1))) + log)
+}
+
+/// Draws from the standard normal distribution, with 32 bits after the point.
+fn normal(rng: &mut Rng) -> i128 {
+    loop {
+        let bits = rng.next_u64();
+        let [x, y] =
+            [bits >> 32, bits & u64::from(u32::MAX)].map(|half| i128::from(half) - (1 << 31));
+        let square = (x * x + y * y) as u128;
+        // A smaller square is less likely than one draw in 2^31, and would overflow.
+        if (1 << 30..1 << 62).contains(&square) {
+            let log = 62 * LOG_ONE - log2(square as u64);
+            let ln = (u128::from(log) * LN_2) >> 32;
+            let root = (((ln << 63) / square) << 32).isqrt();
+            return (x * root as i128) >> 31;
+        }
+    }
+}
+
+/// 2 to the power of `log`, which has 32 bits after the point; rounded down, and at most [`MOST`].
+fn power_of_two(log: i128) -> u64 {
+    let (whole, part) = (log >> 32, (log & i128::from(LOG_ONE - 1)) as u64);
+    match whole {
+        ..0 => 0,
+        0..62 => ((u128::from(exp2_negative(LOG_ONE - part)) << (whole + 1)) >> 62) as u64,
+        _ => MOST,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,6 +190,42 @@ mod tests {
             assert!((m - mean).abs() < error, "{halves}: {m}");
             let spread = 5.0 * ((2.0 + 6.0 / shape) / 200_000.0).sqrt();
             assert!((v / variance - 1.0).abs() < spread, "{halves}: {v}");
+        }
+    }
+
+    #[test]
+    fn normal_draws_have_the_moments_of_the_distribution() {
+        let mut rng = Seed(5).stream("draw");
+        let one = (1_u64 << 32) as f64;
+        let draws: Vec<f64> = (0..200_000)
+            .map(|_| normal(&mut rng) as f64 / one)
+            .collect();
+        let moment = |n: i32| draws.iter().map(|d| d.powi(n)).sum::<f64>() / draws.len() as f64;
+        // Five standard errors each.
+        let moments = [
+            (1, 0.0, 0.012),
+            (2, 1.0, 0.016),
+            (3, 0.0, 0.044),
+            (4, 3.0, 0.11),
+        ];
+        for (n, expected, error) in moments {
+            assert!((moment(n) - expected).abs() < error, "{n}: {}", moment(n));
+        }
+    }
+
+    #[test]
+    fn pareto_draws_have_the_tail_of_the_distribution() {
+        let mut rng = Seed(5).stream("draw");
+        let draws: Vec<u64> = (0..200_000).map(|_| pareto(&mut rng, 1_000, 91)).collect();
+        assert!(draws.iter().all(|&draw| draw >= 999));
+        for factor in [2_u64, 10, 100] {
+            let expected = (factor as f64).powf(-0.91);
+            let above = draws.iter().filter(|&&d| d >= factor * 1_000).count();
+            let found = above as f64 / draws.len() as f64;
+            assert!(
+                (found - expected).abs() < 0.005,
+                "{factor}: {found} for {expected}"
+            );
         }
     }
 

@@ -16,6 +16,7 @@
 //!   for the last close; then it may be taken again.
 
 mod ace;
+pub mod ageing;
 mod anything;
 pub mod beside;
 mod cachebench;

@@ -9,7 +9,7 @@ mod paths;
 
 pub use paths::{CALLS, SCRIPT};
 
-use super::cachebench;
+use super::{ace, ageing, cachebench};
 use crate::describe::table::{Param, Preset, param};
 use crate::describe::unit::Unit;
 
@@ -358,7 +358,7 @@ const YCSB: [Param; 17] = [
 ];
 
 /// Every preset of files, in the order in which lists show them.
-pub static FILE_PRESETS: [Preset; 27] = [
+pub static FILE_PRESETS: [Preset; 28] = [
     of_files(
         "varmail",
         "filebench's mail server: small files made, appended to, synced, read, deleted",
@@ -512,25 +512,13 @@ pub static FILE_PRESETS: [Preset; 27] = [
         "ace",
         "every sequence of a few calls on a few names followed by a sync, as in CrashMonkey's ACE",
         &[],
-        &ACE,
+        &ace::PARAMS,
     ),
-];
-
-const ACE: [Param; 4] = [
-    param(
-        "seq",
-        "2",
-        Unit::Choice(&["1", "2", "3"]),
-        "calls of a sequence before the sync",
-    ),
-    param("every", "1", Unit::Count, "runs every N-th sequence only"),
-    param("from", "1", Unit::Count, "first sequence to run"),
-    param(
-        "nth",
-        "0",
-        Unit::Limit,
-        "number of the only sequence to run, from 1; 0 for all, each in its own directory, or one \
-         run for each in crash tests",
+    of_files(
+        "ageing",
+        "the life of a file system in use: files of many sizes and lifetimes made, rewritten, deleted",
+        &[],
+        &ageing::PARAMS,
     ),
 ];
 

@@ -5,6 +5,7 @@
 //! with a reason.
 
 use super::ace::Ace;
+use super::ageing::Ageing;
 use super::anything::Anything;
 use super::beside::{self, Beside};
 use super::cachebench::CacheBench;
@@ -39,6 +40,7 @@ pub struct FileWorkload {
 #[derive(Clone, Debug)]
 enum Kind {
     Ace(Ace),
+    Ageing(Ageing),
     Anything(Anything),
     Beside(Vec<beside::Described>),
     Cache(CacheBench),
@@ -134,6 +136,7 @@ impl FileWorkload {
     pub fn open(&self, seed: Seed) -> Result<Box<dyn Source>, WorkloadError> {
         match &self.kind {
             Kind::Ace(ace) => ace.open().map_err(|problem| self.refused(problem)),
+            Kind::Ageing(ageing) => Ok(Box::new(ageing.open(seed))),
             Kind::Anything(anything) => Ok(anything.open(seed)),
             Kind::Beside(members) => Ok(Box::new(Beside::open(members, seed)?)),
             Kind::Cache(cache) => cache.open(seed).map_err(|problem| self.refused(problem)),
@@ -221,6 +224,12 @@ fn preset_kind(spec: &Spec) -> Result<Kind, WorkloadError> {
             from: spec.number("from"),
             nth: spec.number("nth"),
             one: None,
+        }));
+    }
+    if spec.name() == "ageing" {
+        return Ok(Kind::Ageing(Ageing {
+            size: spec.value("size", length),
+            churn: Some(spec.number("churn")),
         }));
     }
     if spec.name() == "anything" {
