@@ -60,7 +60,7 @@ pub(crate) struct Clear {
     shown: Shown,
 }
 
-/// Snapshot in the cache.
+/// Snapshot of a used stack in the cache.
 #[derive(Serialize)]
 struct Entry {
     file: String,

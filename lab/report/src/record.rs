@@ -8,6 +8,7 @@ mod jobs;
 mod latency;
 mod placement;
 mod places;
+mod used;
 
 use crate::configuration::{Configuration, Difference, differences};
 pub use crate::remapped::Remapped;
@@ -18,6 +19,7 @@ pub use placement::Placement;
 pub use places::{Place, Places};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+pub use used::UsedPast;
 
 /// The schema of [`Run`].
 pub const RUN_SCHEMA: &str = "flashloom.run/1";
@@ -55,8 +57,8 @@ pub struct Run {
     pub errors: BTreeMap<String, u64>,
     /// Requests completed per second of virtual time.
     pub ops_per_s: f64,
-    /// Bytes read and written per second of virtual time: by the program's calls, or by the
-    /// requests of a stack without a file system; 0 in records from before the field existed.
+    /// Bytes that calls, or requests of a raw stack, move per second of virtual time; 0 in records
+    /// from before the field existed.
     #[serde(default)]
     pub bytes_per_s: f64,
     /// Latency over all requests and by kind.
@@ -64,8 +66,7 @@ pub struct Run {
     /// The latencies at a load that is the same for all stacks of a comparison; `None` in other runs.
     #[serde(default)]
     pub at_load: Option<AtLoad>,
-    /// Time of host processors per completed request, ns; 0 in records from before the field
-    /// existed.
+    /// Time of host processors per completed request, ns; 0 in records from before the field.
     #[serde(default)]
     pub cpu_ns_per_op: f64,
     /// Traffic at the host interface, in bytes and commands.
@@ -159,26 +160,6 @@ pub struct Run {
     pub wall_time_s: f64,
     /// Peak resident memory of the process in bytes; differs between equal runs.
     pub peak_rss_bytes: u64,
-}
-
-/// Use of a file system before a run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct UsedPast {
-    /// Percentage of the drive's capacity that files fill.
-    pub fill_percent: u64,
-    /// Bytes of these files.
-    pub file_bytes: u64,
-    /// Number of these files.
-    pub files: u64,
-    /// Bytes that programs wrote to make these files and all before them.
-    pub written_bytes: u64,
-    /// Number of windows, each of the drive's capacity in bytes of programs, in which files were
-    /// written over.
-    pub windows: u64,
-    /// Whether the last two windows agree in total write amplification within 2 %.
-    pub steady: bool,
-    /// Total write amplification of the last window: bytes programmed over bytes of programs.
-    pub waf: f64,
 }
 
 /// Facts about the drive that a run used.

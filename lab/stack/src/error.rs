@@ -69,13 +69,13 @@ pub enum StackError {
     Unfilled {
         /// Name of the stack.
         stack: String,
-        /// The past.
+        /// Use that was asked for.
         used: Used,
         /// Bytes of its files.
         bytes: Bytes,
         /// Capacity of the drive.
         drive: Bytes,
-        /// The failed call.
+        /// The call that failed, and its error.
         problem: String,
         /// A percentage that the file system can hold.
         less: u8,

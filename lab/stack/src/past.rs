@@ -39,7 +39,7 @@ impl Default for Used {
 impl Used {
     /// Percentage without a parameter: our choice, with room on every stack for files beside it.
     pub const USUAL: u8 = 70;
-    /// Largest percentage.
+    /// Largest share of the drive in percent.
     const MOST: u8 = 95;
 
     /// Bytes that the files hold on `drive`. Its capacity counts as the nearest multiple of 64 MiB,

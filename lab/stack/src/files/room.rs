@@ -16,7 +16,7 @@ const BESIDE: u64 = 16;
 /// Sizes of drives are given in multiples of this.
 const STEP: u64 = 64 * MIB;
 
-/// What an error states about a stack.
+/// Statement of an error about a stack.
 pub(super) struct Room {
     stack: String,
     past: Past,

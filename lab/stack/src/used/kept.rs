@@ -15,9 +15,8 @@ use ssd::Policies;
 use ssd::image::{self, ImageError};
 use std::io::{self, BufRead, Read, Write};
 
-/// Schema of the line.
 const SCHEMA: &str = "flashloom.used/1";
-/// Largest line.
+/// Most bytes of the first line of a snapshot.
 const LINE: u64 = 1 << 20;
 
 /// Reason why a file is not the used stack that it should be.

@@ -31,7 +31,7 @@ pub struct Rest {
     pub media: DriveMedia,
     /// Contents of the host's persistent memory.
     pub memory: Memory,
-    /// How the file system was used; `None` if the run makes a new one.
+    /// Use of the file system before the run; `None` if the run makes a new one.
     pub used: Option<UsedPast>,
 }
 

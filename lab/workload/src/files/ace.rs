@@ -19,7 +19,6 @@ use crate::describe::unit::Unit;
 use std::collections::BTreeMap;
 use units::Ns;
 
-/// Parameters of the corpus.
 pub(super) const PARAMS: [Param; 4] = [
     param(
         "seq",
@@ -111,7 +110,6 @@ pub(super) struct Sequence {
     force: Force,
 }
 
-/// Parameters of the corpus.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Ace {
     /// Calls before the force.
@@ -316,7 +314,7 @@ struct Player {
     failure: Option<String>,
 }
 
-/// The only slot.
+/// Slot of every file, which is closed before the next.
 const FD: Fd = Fd(0);
 /// Bytes of a write and of files that are there, so that files end within a page.
 const LEN: u64 = 4_096;

@@ -41,12 +41,11 @@ const PIECES: u64 = 64;
 const PER_DIRECTORY: (u64, u64) = (MIB, 8);
 /// Largest number of directories: that of Impressions' default image.
 const MOST_DIRECTORIES: u64 = 4_000;
-/// Bytes of one write.
+/// Most bytes of one write call.
 const WRITE: u64 = MIB;
-/// The only slot.
+/// Slot of every file, which is closed before the next.
 const SLOT: Fd = Fd(0);
 
-/// Parameters of the workload.
 pub(super) const PARAMS: [Param; 2] = [
     param("size", "64m", Unit::Length, "bytes that the files hold"),
     param(
@@ -75,12 +74,12 @@ struct File {
     size: u64,
 }
 
-/// Source of the calls.
+/// Source of the calls that age a file system.
 pub struct Ager {
     ageing: Ageing,
     names: Names,
     setup: Setup,
-    /// Directories by level.
+    /// Names of directories by their level.
     levels: Vec<Vec<Name>>,
     rng: Rng,
     /// Every file that was ever made, by number.
@@ -94,7 +93,7 @@ pub struct Ager {
     syncs: u64,
     /// Calls that were drawn and not made.
     calls: VecDeque<Call>,
-    /// Call in progress.
+    /// Call that has not ended.
     call: Option<Call>,
     stage: Stage,
     failure: Option<String>,

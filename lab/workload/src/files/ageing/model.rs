@@ -28,7 +28,7 @@ const ATTRACTION: u64 = 2;
 /// Files by lifetime: centre and half width of a range in hours, and the number of 10,000 files
 /// whose lifetime is in it, uniformly distributed.
 ///
-/// Of a population in equilibrium, the share of files of an age is in proportion to the share of
+/// In a population in equilibrium, the share of files of an age is in proportion to the share of
 /// files that live longer. So the density of ages, which the profile gives in steps, falls at the
 /// end of each step by the share of files that die there; a range lies symmetrically about that
 /// end and is as wide as the step before it. The first four steps, to 240 hours, are one step here:
