@@ -29,7 +29,7 @@ pub(crate) fn measured(policies: &Policies) -> Result<Run, StackError> {
     let asked = Asked::new("zipfwrite:ops=60000").map_err(StackError::Shipped)?;
     let (size, usual) = ("256MiB".parse().ok(), Choices::default());
     let choices = Choices { size, ..usual };
-    let mut plan = choices.plan(&"raw@fdp".parse()?, Some(Precondition::Aged), &asked)?;
+    let mut plan = choices.plan(&"raw@fdp".parse()?, Some(Precondition::Aged.into()), &asked)?;
     plan.policies = policies.clone();
     run(&plan, &mut |_| ())
 }

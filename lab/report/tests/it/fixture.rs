@@ -145,6 +145,7 @@ fn run(shape: &Shape) -> Run {
         ops_per_s: shape.ops_per_s,
         bytes_per_s: shape.ops_per_s * 16_384.0,
         at_load: None,
+        used: None,
         cpu_ns_per_op: 4_000.0,
         latency_ns: latencies(shape),
         host: host(shape, written),
