@@ -15,7 +15,7 @@ use serde::Serialize;
 use stack::{KeptError, Plan, Progress, Rest, StackError};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, BufReader, BufWriter, ErrorKind, Write};
+use std::io::{self, BufReader, BufWriter, ErrorKind};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,6 +24,8 @@ use whole::Unfinished;
 
 /// Ending of the names of files in the cache.
 const ENDING: &str = "used";
+/// Level of zstd for the files, the fastest: words and stamps of pages shrink to a tenth.
+const LEVEL: i32 = 1;
 
 /// List or clear the cache of used stacks
 ///
@@ -242,15 +244,16 @@ impl Shelf {
 }
 
 fn read(plan: &Plan, made_from: &str, path: &Path) -> Result<Rest, KeptError> {
-    Rest::read(plan, made_from, &mut BufReader::new(File::open(path)?))
+    let unpacked = zstd::Decoder::new(File::open(path)?)?;
+    Rest::read(plan, made_from, &mut BufReader::new(unpacked))
 }
 
 fn write(rest: &Rest, plan: &Plan, made_from: &str, path: &Path) -> io::Result<()> {
     path.parent().map_or(Ok(()), fs::create_dir_all)?;
     let file = Unfinished::new(path)?;
-    let mut out = BufWriter::new(file.file());
+    let packed = zstd::Encoder::new(file.file(), LEVEL)?;
+    let mut out = BufWriter::new(packed);
     rest.write(plan, made_from, &mut out)?;
-    out.flush()?;
-    drop(out);
+    out.into_inner()?.finish()?;
     file.finish().map(drop)
 }

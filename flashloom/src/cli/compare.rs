@@ -15,7 +15,7 @@ use report::record::Comparison;
 use report::table;
 use skybyte::Design;
 use ssd::Precondition;
-use stack::{Past, Plan, Sampling, StackError, StackName};
+use stack::{Past, Plan, Sampling, StackError, StackName, Used};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -50,7 +50,8 @@ pub(crate) struct Compare {
         conflicts_with = "workload"
     )]
     named: Option<String>,
-    /// Stacks or memory designs, separated by commas [default: ext4@block,ext4@streams,ext4@fdp;
+    /// Stacks or memory designs, separated by commas; or `interfaces`, for ten file systems over all
+    /// interfaces of one flash, with the precondition used [default: ext4@block,ext4@streams,ext4@fdp;
     /// raw@block,raw@streams,raw@fdp for block requests; all designs for memory]
     #[arg(
         long,
@@ -67,7 +68,7 @@ pub(crate) struct Compare {
     /// written once, in order) or aged (overwritten until garbage collection is steady). Of file
     /// system and drive together: used, or used:fill=70 (files fill this percentage of the capacity,
     /// and are written over until garbage collection is steady) [default: full,aged; aged for raw
-    /// stacks; full if a stack has zones]
+    /// stacks; full if a stack has zones; used for the stacks `interfaces`]
     #[arg(long, value_delimiter = ',', value_name = "PRECONDITION,…", value_parser = stack::past)]
     preconditions: Option<Vec<Past>>,
     #[command(flatten)]
@@ -107,20 +108,27 @@ enum System {
     /// Name of a memory design.
     Design(&'static str),
     Drive(StackName),
+    /// File systems over all interfaces.
+    Interfaces,
 }
+
+/// Name of [`System::Interfaces`].
+const INTERFACES: &str = "interfaces";
 
 impl System {
     const fn design(&self) -> Option<&'static str> {
         match self {
             Self::Design(name) => Some(name),
-            Self::Drive(_) => None,
+            Self::Drive(_) | Self::Interfaces => None,
         }
     }
 
-    const fn drive(&self) -> Option<&StackName> {
+    /// The storage stacks of this name.
+    fn drives(&self) -> Vec<StackName> {
         match self {
-            Self::Design(_) => None,
-            Self::Drive(stack) => Some(stack),
+            Self::Design(_) => Vec::new(),
+            Self::Drive(stack) => vec![stack.clone()],
+            Self::Interfaces => stack::interfaces(),
         }
     }
 }
@@ -132,10 +140,13 @@ impl FromStr for System {
         if let Some(design) = Design::named(text) {
             return Ok(Self::Design(design.name));
         }
+        if text == INTERFACES {
+            return Ok(Self::Interfaces);
+        }
         if !text.contains('@') {
             let all = designs::all().join(", ");
             return Err(format!(
-                "expected HOST@DRIVE such as raw@block, or a memory design ({all})"
+                "expected HOST@DRIVE such as raw@block, {INTERFACES}, or a memory design ({all})"
             ));
         }
         let stack = text.parse().map_err(|e: StackError| e.to_string())?;
@@ -219,7 +230,7 @@ impl Compare {
             return Ok(of_memory().then(designs::all));
         };
         let names: Vec<&str> = stacks.iter().filter_map(System::design).collect();
-        let drive = stacks.iter().find_map(System::drive);
+        let drive = stacks.iter().flat_map(System::drives).next();
         match (names.first(), drive) {
             (Some(design), Some(stack)) => Err(Failure::new(format!(
                 "--stacks: {design} is a memory design and {stack} is a storage stack; no workload \
@@ -294,10 +305,14 @@ impl Compare {
         let source = Source::new(self.workload(), &self.choices)?;
         let usual = || source.usual_stacks();
         let stacks: Vec<StackName> = match &self.stacks {
-            Some(named) => named.iter().filter_map(System::drive).cloned().collect(),
+            Some(named) => named.iter().flat_map(System::drives).collect(),
             None => usual(),
         };
-        let usual = || stack::usual_pasts(&stacks);
+        let is_of_all = |named: &System| matches!(named, System::Interfaces);
+        let usual = || match self.stacks.iter().flatten().any(is_of_all) {
+            true => vec![Past::Used(Used::default())],
+            false => stack::usual_pasts(&stacks),
+        };
         let pasts = self.preconditions.clone().unwrap_or_else(usual);
         let mut plans: Vec<Plan> = Vec::new();
         for &past in &pasts {

@@ -17,6 +17,20 @@ use workload::shipped::{self, Asked};
 /// Default stacks of a comparison, for requests and for file calls.
 const STACKS: [&str; 3] = ["raw@block", "raw@streams", "raw@fdp"];
 const FILE_STACKS: [&str; 3] = ["ext4@block", "ext4@streams", "ext4@fdp"];
+/// A stack for each interface of flash, and for each system that the project exists for: the
+/// drives hold the same flash.
+const INTERFACES: [&str; 10] = [
+    "ext4@block",
+    "ext4@fdp",
+    "f2fs@block",
+    "f2fs@zns",
+    "persimmon@zns",
+    "shimmer@zns",
+    "btrfs@ocssd",
+    "hyfim@ocssd",
+    "bytefs@byte",
+    "ext4+remap@block",
+];
 /// Default preconditions of drives in a comparison of file systems.
 const FILE_PASTS: [Past; 2] = [
     Past::Drive(Precondition::Full),
@@ -29,8 +43,8 @@ pub struct Choices {
     /// Preset or TOML file of the drive's flash and firmware; the stack determines the interface.
     /// `None` for the preset of the stack.
     pub drive: Option<String>,
-    /// Capacity that the host may use. `None` for the size that the workload was recorded for, or
-    /// else that of the drive.
+    /// Capacity that the host may use. `None` for the size that the workload was recorded for, with
+    /// the files of a past added to it, or else that of the drive.
     pub size: Option<Bytes>,
     /// Assignments `SETTING=VALUE` to settings of the drive, the host and its page cache.
     pub set: Vec<String>,
@@ -56,7 +70,8 @@ impl Choices {
     ) -> Result<Plan, StackError> {
         let named = self.drive.as_deref().unwrap_or(&stack.drive);
         // A drive that the user names keeps its own size.
-        let usual = || asked.size().filter(|_| self.drive.is_none());
+        let recorded = || asked.size().filter(|_| self.drive.is_none());
+        let usual = || recorded().map(|size| past.map_or(size, |past| past.beside(size)));
         let mut config = drive::resolve(named, self.size.or_else(usual))?;
         if let Some(preset) = Preset::named(&stack.drive) {
             like(&mut config, &(preset.config)());
@@ -133,6 +148,13 @@ pub fn usual_stacks(asked: &Asked) -> Vec<StackName> {
     };
     let named = |name: &str| name.parse().expect("it is in the table");
     usual.map(named).to_vec()
+}
+
+/// The stacks of a comparison of file systems over all interfaces.
+#[must_use]
+pub fn interfaces() -> Vec<StackName> {
+    let named = |name: &str| name.parse().expect("it is in the table");
+    INTERFACES.map(named).to_vec()
 }
 
 /// The default preconditions of a comparison on these stacks. Drives of requests are aged: only

@@ -43,7 +43,7 @@ mod zones;
 
 pub use attached::{AttachError, Attached};
 pub use below::Below;
-pub use choices::{Choices, usual_pasts, usual_stacks, usual_workload};
+pub use choices::{Choices, interfaces, usual_pasts, usual_stacks, usual_workload};
 pub use error::StackError;
 pub use image::DriveImage;
 pub use layer::SWITCHES as LAYERS;

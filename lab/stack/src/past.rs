@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use ssd::{DriveConfig, Precondition};
 use std::fmt;
 use std::str::FromStr;
-use units::MIB;
+use units::{Bytes, MIB};
 
 /// Rounding of capacities, so that drives of the same flash get the same files.
 const STEP: u64 = 64 * MIB;
@@ -81,6 +81,17 @@ impl From<Precondition> for Past {
 }
 
 impl Past {
+    /// Capacity of a drive on which this past leaves as much as `size`, in multiples of 64 MiB.
+    pub(crate) const fn beside(self, size: Bytes) -> Bytes {
+        match self {
+            Self::Drive(_) => size,
+            Self::Used(used) => {
+                let left = 100 - used.fill as u64;
+                Bytes((size.0 / left * 100).div_ceil(STEP) * STEP)
+            }
+        }
+    }
+
     /// The precondition of `drive` in a plan with this past, and the use of the file system on it.
     #[must_use]
     pub const fn parts(self, drive: &DriveConfig) -> (Precondition, Option<Used>) {
@@ -155,6 +166,18 @@ mod tests {
         }
         assert_eq!("used:fill=70".parse::<Past>().ok(), Some(used(70)));
         assert_eq!("used:fill=80%".parse::<Past>().ok(), Some(used(80)));
+    }
+
+    #[test]
+    fn drive_grows_by_the_share_that_files_of_the_past_fill() {
+        let beside = |text: &str| {
+            text.parse::<Past>()
+                .expect("it is a past")
+                .beside(Bytes(960 * MIB))
+        };
+        assert_eq!(beside("aged"), Bytes(960 * MIB));
+        assert_eq!(beside("used:fill=50"), Bytes(1920 * MIB));
+        assert_eq!(beside("used"), Bytes(3200 * MIB));
     }
 
     #[test]

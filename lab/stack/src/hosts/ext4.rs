@@ -26,6 +26,8 @@ pub(super) const SWITCHES: &[Switch] = &[
 #[derive(Clone)]
 pub struct Ext4 {
     options: Options,
+    /// Bytes of the file system for each inode.
+    per_inode: u64,
 }
 
 impl Ext4 {
@@ -44,13 +46,25 @@ impl Ext4 {
             commit_interval: behaviour.commit_interval.unwrap_or(usual.commit_interval),
             ..usual
         };
-        Self { options }
+        Self {
+            options,
+            per_inode: MkfsOptions::new(0).bytes_per_inode,
+        }
+    }
+
+    /// The file system with an inode for each `bytes`.
+    pub(super) const fn with_inode_for_each(self, bytes: u64) -> Self {
+        Self {
+            per_inode: bytes,
+            ..self
+        }
     }
 
     /// Makes the file system on any block port.
     pub(super) async fn format_on(&self, port: &Disk, now: Timestamp) -> Made<()> {
         let layout = MkfsOptions {
             now,
+            bytes_per_inode: self.per_inode,
             ..MkfsOptions::new(port.capacity().0 / BLOCK as u64)
         };
         let made = ext4::format(port, &layout).await;

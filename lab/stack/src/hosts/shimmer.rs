@@ -50,6 +50,9 @@ const SHARE: u64 = 128;
 /// Smallest size of the conventional part, our choice: ext4 with its journal, and the files that
 /// programs keep beside their logs.
 const LEAST: u64 = 48 * MIB;
+/// Bytes of ext4 for each inode if the stack is to be used, the fewest that ext4 takes: the files of
+/// a used stack have inodes there, and contents elsewhere.
+const PER_INODE: u64 = 4096;
 /// Identifier of the volume; a drive has only one.
 const VOLUME: u64 = 1;
 
@@ -80,7 +83,10 @@ impl Shimmer {
             false => given.unwrap_or_else(usual),
         };
         Self {
-            ext4: Ext4::new(&[], behaviour),
+            ext4: match behaviour.ages {
+                true => Ext4::new(&[], behaviour).with_inode_for_each(PER_INODE),
+                false => Ext4::new(&[], behaviour),
+            },
             rules,
             policy,
             options,
