@@ -3,6 +3,7 @@
 //! Invariant: the name of a past is read back as the same past.
 
 use crate::error::StackError;
+use crate::plan::Plan;
 use serde::{Deserialize, Serialize};
 use ssd::{DriveConfig, Precondition};
 use std::fmt;
@@ -151,6 +152,30 @@ pub fn past_of_drive(text: &str) -> Result<Precondition, StackError> {
         Past::Drive(past) => Ok(past),
         Past::Used(_) => Err(StackError::UsedDrive),
     }
+}
+
+/// Rejects a past that the stack cannot have.
+pub(crate) fn check(plan: &Plan) -> Result<(), StackError> {
+    let of_files = plan.stack.host != "raw";
+    let (zoned, raw) = (plan.drive.zones.is_some(), plan.drive.raw.is_some());
+    let reason = match plan.precondition {
+        _ if plan.used.is_some() && !of_files => {
+            "the precondition used is that of a file system; expected fresh, full or aged"
+        }
+        Precondition::Aged if zoned && of_files => {
+            "zones do not age, since the drive moves no data of its own; use the precondition used, \
+             which ages the file system (or fresh, or full)"
+        }
+        Precondition::Full | Precondition::Aged if raw && of_files => {
+            "an open-channel drive holds only the data of its host, so it is neither full nor aged; \
+             use the precondition used, which fills and ages the file system (or fresh)"
+        }
+        _ => return Ok(()),
+    };
+    Err(StackError::Stack {
+        stack: plan.stack.to_string(),
+        reason: reason.to_owned(),
+    })
 }
 
 #[cfg(test)]

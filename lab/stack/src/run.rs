@@ -10,6 +10,7 @@ use crate::error::StackError;
 use crate::layer::{self, Kind};
 use crate::meter::Meter;
 use crate::name::{StackName, kind_of};
+use crate::past;
 use crate::placement;
 use crate::plan::{Ending, Plan, Progress, Until};
 use crate::replay::threads::Threads;
@@ -501,7 +502,7 @@ pub(crate) fn check(plan: &Plan) -> Result<(), StackError> {
             reason: "expected a stack with a file system, which recovers and mounts".to_owned(),
         });
     }
-    check_past(plan)?;
+    past::check(plan)?;
     if plan.until == Until::Steady && plan.stack.host != "raw" {
         return Err(StackError::Stack {
             stack: plan.stack.to_string(),
@@ -516,30 +517,6 @@ pub(crate) fn check(plan: &Plan) -> Result<(), StackError> {
     plan.page_cache.checked()?;
     checked(name, plan.drive.clone())?;
     Ok(())
-}
-
-/// Rejects a past that the stack cannot have.
-fn check_past(plan: &Plan) -> Result<(), StackError> {
-    let of_files = plan.stack.host != "raw";
-    let (zoned, raw) = (plan.drive.zones.is_some(), plan.drive.raw.is_some());
-    let reason = match plan.precondition {
-        _ if plan.used.is_some() && !of_files => {
-            "the precondition used is that of a file system; expected fresh, full or aged"
-        }
-        Precondition::Aged if zoned && of_files => {
-            "zones do not age, since the drive moves no data of its own; use the precondition used, \
-             which ages the file system (or fresh, or full)"
-        }
-        Precondition::Full | Precondition::Aged if raw && of_files => {
-            "an open-channel drive holds only the data of its host, so it is neither full nor aged; \
-             use the precondition used, which fills and ages the file system (or fresh)"
-        }
-        _ => return Ok(()),
-    };
-    Err(StackError::Stack {
-        stack: plan.stack.to_string(),
-        reason: reason.to_owned(),
-    })
 }
 
 fn check_depth(workload: &Workload) -> Result<(), StackError> {

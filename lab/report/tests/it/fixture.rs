@@ -124,9 +124,7 @@ const APPLICATION: f64 = 12.0 * GIB;
 
 fn run(shape: &Shape) -> Run {
     let written = APPLICATION * shape.waf_host;
-    let causes = causes(shape, written);
-    let programmed: u64 = causes.values().sum();
-    let moved = causes.get("gc").copied().unwrap_or(0);
+    let (causes, programmed, moved) = programs(shape, written);
     let sim_time_ns = (1_000_000.0 / shape.ops_per_s * 1e9) as u64;
     Run {
         schema: RUN_SCHEMA.to_owned(),
@@ -182,6 +180,14 @@ fn run(shape: &Shape) -> Run {
         wall_time_s: 7.4,
         peak_rss_bytes: 213_000_000,
     }
+}
+
+/// Programs by cause, all of them, and those of garbage collection.
+fn programs(shape: &Shape, written: f64) -> (BTreeMap<String, u64>, u64, u64) {
+    let causes = causes(shape, written);
+    let moved = causes.get("gc").copied().unwrap_or(0);
+    let programmed = causes.values().sum();
+    (causes, programmed, moved)
 }
 
 fn utilisation() -> BTreeMap<String, f64> {

@@ -116,10 +116,7 @@ fn old_files_survive_a_pass_as_the_lifetimes_say() {
 #[test]
 fn failed_write_ends_the_life_with_a_reason() {
     let mut ager = twice().open(Seed(1));
-    loop {
-        let Turn::Call { call, .. } = ager.next(ThreadId(0), Ns::ZERO) else {
-            break;
-        };
+    while let Turn::Call { call, .. } = ager.next(ThreadId(0), Ns::ZERO) {
         ager.ended(
             ThreadId(0),
             match call {
