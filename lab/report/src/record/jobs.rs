@@ -10,6 +10,9 @@ pub struct JobResult {
     pub name: String,
     /// Number of the reporting group, from 0.
     pub group: u64,
+    /// Whether the results of the job are also part of those of its group (`group_reporting`).
+    #[serde(default)]
+    pub in_group: bool,
     /// Threads: clones of the job, or all those of the group.
     pub clones: u64,
     /// Virtual time at which measuring began, ns from the first request: the start of the first

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
+use units::Bytes;
 
-/// Bytes of a job file that are read.
+/// Bytes of a job file.
 const MAX_BYTES: u64 = 1 << 20;
 
 /// Threads of a file.
@@ -110,11 +111,22 @@ fn without_comment(line: &str) -> &str {
 /// The jobs of the file at `path`, and notes on it.
 pub(super) fn read(path: &str) -> Result<(Vec<Section>, Vec<String>), JobError> {
     let mut bytes = Vec::new();
-    let read = File::open(path).and_then(|f| f.take(MAX_BYTES).read_to_end(&mut bytes));
-    read.map_err(|source| JobError::Read {
+    let read = File::open(path).and_then(|f| f.take(MAX_BYTES + 1).read_to_end(&mut bytes));
+    let length = read.map_err(|source| JobError::Read {
         name: path.to_owned(),
         source,
     })?;
+    if length as u64 > MAX_BYTES {
+        let fault = Fault {
+            line: 0,
+            expected: format!("a job file of at most {}", Bytes(MAX_BYTES)),
+            found: "a longer one".to_owned(),
+        };
+        return Err(JobError::Faults {
+            name: path.to_owned(),
+            faults: vec![fault],
+        });
+    }
     parse(path, &String::from_utf8_lossy(&bytes))
 }
 
@@ -283,6 +295,12 @@ impl Sections {
                 self.ignored.join(", ")
             ));
         }
+        if let Some(job) = self.jobs.iter().find(|job| job.options.is_buffered) {
+            notes.push(format!(
+                "[{}] is buffered in fio, and has no page cache here: its requests go to the drive",
+                job.name
+            ));
+        }
         let is_shallow = |job: &&Section| job.options.iodepth > 1 && job.options.has_sync_engine;
         if let Some(job) = self.jobs.iter().find(is_shallow) {
             notes.push(format!(
@@ -323,6 +341,22 @@ mod tests {
         let (jobs, notes) = parse("a", "[a]\nioengine=psync\niodepth=8\n").unwrap();
         assert_eq!(jobs[0].options.depth(), 1);
         assert_eq!(notes.len(), 1);
+    }
+
+    #[test]
+    fn buffered_job_is_noted() {
+        let (_, notes) = parse("a", "[a]\ndirect=0\n[b]\nbuffered=0\n").unwrap();
+        assert!(notes[1].starts_with("[a] is buffered"), "{notes:?}");
+        assert_eq!(notes.len(), 2);
+    }
+
+    #[test]
+    fn job_file_over_the_limit_is_refused() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "[a]\n;".to_owned() + &"x".repeat(1 << 20)).unwrap();
+        let told = read(file.path().to_str().unwrap()).unwrap_err().to_string();
+        let limit = ": expected a job file of at most 1 MiB, found a longer one";
+        assert!(told.ends_with(limit), "{told}");
     }
 
     #[test]

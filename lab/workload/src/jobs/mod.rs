@@ -78,6 +78,8 @@ pub struct Job {
     pub name: String,
     /// Number of its reporting group, from 0.
     pub group: usize,
+    /// Whether its results are those of its group (`group_reporting`).
+    pub is_grouped: bool,
     /// Number of its clones.
     pub clones: u32,
     /// Time from the start of a thread from which its requests are measured.
@@ -135,6 +137,7 @@ impl Jobs {
             opened.jobs.push(Job {
                 name: section.name.clone(),
                 group,
+                is_grouped: options.group_reporting,
                 clones: options.numjobs,
                 ramp: options.pace.ramp,
             });
