@@ -2,6 +2,7 @@
 
 use super::Latency;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Results of one job with its clones, or of a reporting group of jobs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -13,6 +14,10 @@ pub struct JobResult {
     /// Whether the results of the job are also part of those of its group (`group_reporting`).
     #[serde(default)]
     pub in_group: bool,
+    /// Options of the job as its file and the sections `[global]` before it set them; of a group,
+    /// those of its first job.
+    #[serde(default)]
+    pub options: BTreeMap<String, String>,
     /// Threads: clones of the job, or all those of the group.
     pub clones: u64,
     /// Virtual time at which measuring began, ns from the first request: the start of the first

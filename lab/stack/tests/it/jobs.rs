@@ -53,6 +53,13 @@ fn jobs_with_group_reporting_have_results_together() {
     assert_eq!((group.read.ios, group.write.ios), (60, 0));
     let in_group: Vec<bool> = run.jobs.iter().map(|job| job.in_group).collect();
     assert_eq!(in_group, [true, true, false]);
+    assert_eq!(run.jobs[2].options["rw"], "write");
+    assert_eq!(group.options["number_ios"], "20");
+    let as_fio = report::fio::document(&run).expect("it has jobs");
+    let names: Vec<_> = [0, 1]
+        .map(|job| as_fio["jobs"][job]["jobname"].clone())
+        .into();
+    assert_eq!(names, ["c", "a + b"]);
 }
 
 #[test]

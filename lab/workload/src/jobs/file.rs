@@ -82,10 +82,20 @@ pub(super) struct Section {
     /// Line of the section's name.
     line: usize,
     pub(super) options: Options,
-    /// Lines of the options that were set.
-    lines: BTreeMap<String, usize>,
+    /// Options that were set, with their lines and values.
+    given: BTreeMap<String, (usize, String)>,
     /// Job that this one waits for, by its number in the file.
     pub(super) wait_for: Option<usize>,
+}
+
+impl Section {
+    /// The options that were set, with their values.
+    pub(super) fn given(&self) -> BTreeMap<String, String> {
+        let given = self.given.iter();
+        given
+            .map(|(name, (_, value))| (name.clone(), value.clone()))
+            .collect()
+    }
 }
 
 /// Whether `path` is a job file: its name ends in `.fio`, or its first line that is no comment
@@ -162,7 +172,7 @@ pub(super) fn parse(name: &str, text: &str) -> Result<(Vec<Section>, Vec<String>
 #[derive(Default)]
 struct Sections {
     global: Options,
-    global_lines: BTreeMap<String, usize>,
+    global_given: BTreeMap<String, (usize, String)>,
     jobs: Vec<Section>,
     place: Place,
     /// Names of ignored options, in the order of their first lines.
@@ -191,16 +201,16 @@ impl Sections {
         }
         let (name, value) = line.split_once('=').unwrap_or((line, ""));
         let (name, value) = (name.trim(), value.trim());
-        let (options, lines) = match self.place {
+        let (options, given) = match self.place {
             Place::Outside => return Err("a section such as [job] first".to_owned()),
-            Place::Global => (&mut self.global, &mut self.global_lines),
+            Place::Global => (&mut self.global, &mut self.global_given),
             Place::Job => {
                 let job = self.jobs.last_mut().expect("its section opened it");
-                (&mut job.options, &mut job.lines)
+                (&mut job.options, &mut job.given)
             }
         };
         let set = options.set(name, value)?;
-        lines.insert(name.to_owned(), number);
+        given.insert(name.to_owned(), (number, value.to_owned()));
         if set == Set::Ignored && !self.ignored.iter().any(|known| known == name) {
             self.ignored.push(name.to_owned());
         }
@@ -219,7 +229,7 @@ impl Sections {
                     name: job.to_owned(),
                     line,
                     options: self.global.clone(),
-                    lines: self.global_lines.clone(),
+                    given: self.global_given.clone(),
                     wait_for: None,
                 });
                 Place::Job
@@ -252,7 +262,7 @@ impl Sections {
         let mut faults = Vec::new();
         let known: Vec<String> = self.jobs.iter().map(|job| job.name.clone()).collect();
         for (index, job) in self.jobs.iter_mut().enumerate() {
-            let line_of = |option: &str| job.lines.get(option).copied().unwrap_or(job.line);
+            let line_of = |option: &str| job.given.get(option).map_or(job.line, |given| given.0);
             let mut fault = |option: &str, expected: &str, found: String| {
                 let (line, expected) = (line_of(option), expected.to_owned());
                 faults.push(Fault {

@@ -92,6 +92,7 @@ impl Results {
         let last = self.jobs.last().map_or(0, |(job, _)| job.group);
         let group = |number: usize| {
             self.members(number).nth(1)?;
+            let (first, _) = self.members(number).next()?;
             let mut all = Measured::default();
             let (mut clones, mut names) = (0, Vec::new());
             for (job, measured) in self.members(number) {
@@ -100,11 +101,8 @@ impl Results {
                 names.push(job.name.as_str());
             }
             let job = Job {
-                name: String::new(),
-                group: number,
-                is_grouped: true,
                 clones,
-                ramp: Ns::ZERO,
+                ..first.clone()
             };
             Some(record(&names.join(" + "), &job, &all))
         };
@@ -152,6 +150,7 @@ fn record(name: &str, job: &Job, measured: &Measured) -> JobResult {
         name: name.to_owned(),
         group: job.group as u64,
         in_group: false,
+        options: job.options.clone(),
         clones: u64::from(job.clones),
         start_ns: start.0,
         runtime_ns: runtime,
