@@ -30,6 +30,9 @@ const HEADING: &[u8] = b"# tracer: nop\n";
 /// Buffer of the kernel for each processor, in KiB.
 const BUFFER_KIB: &str = "16384";
 
+/// Event of a request that the kernel issues to a disk.
+const EVENT: &str = "events/block/block_rq_issue";
+
 /// Time between two looks for new events. The buffer holds some 100,000 events.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -52,7 +55,8 @@ pub(super) fn record(device: &Path, out: &Path, command: &[OsString]) -> Result<
     let mut events = instance.events()?;
     let ended = Arc::clone(&stop);
     let (status, count) = thread::scope(|scope| {
-        let copy = || copy(&mut events, BufWriter::new(&mut file), &ended);
+        let out = BufWriter::new(&mut file);
+        let copy = || copy(&mut events, out, &ended, || instance.end());
         let copying = scope.spawn(copy);
         let status = waits.wait(&stop, &copying);
         stop.store(true, Ordering::Relaxed);
@@ -60,6 +64,11 @@ pub(super) fn record(device: &Path, out: &Path, command: &[OsString]) -> Result<
         (status, count)
     });
     let (status, count) = (status?, count.map_err(|e| Failure::at(out, e))?);
+    if count == 0 {
+        let reason =
+            "no request was issued to this disk while it was recorded, so no trace was written";
+        return Err(Failure::at(device, reason));
+    }
     file.finish()?;
     note(&format!(
         "flashloom: {}: {count} lines of requests to {}",
@@ -149,10 +158,14 @@ impl Instance {
         let instance = Self { dir };
         instance.set("buffer_size_kb", BUFFER_KIB)?;
         instance.set("trace_clock", "mono")?;
-        let event = "events/block/block_rq_issue";
-        instance.set(&format!("{event}/filter"), &format!("dev == {number}"))?;
-        instance.set(&format!("{event}/enable"), "1")?;
+        instance.set(&format!("{EVENT}/filter"), &format!("dev == {number}"))?;
+        instance.set(&format!("{EVENT}/enable"), "1")?;
         Ok(instance)
+    }
+
+    /// Ends the tracing; the events so far stay.
+    fn end(&self) -> io::Result<()> {
+        fs::write(self.dir.join(format!("{EVENT}/enable")), "0")
     }
 
     fn set(&self, name: &str, value: &str) -> Result<(), Failure> {
@@ -186,14 +199,21 @@ fn refused(path: &Path, error: &io::Error) -> Failure {
     )
 }
 
-/// Copies events until `stop` is set and no event is left; returns the number of lines.
-fn copy(events: &mut impl Read, mut out: impl Write, stop: &AtomicBool) -> io::Result<u64> {
+/// Copies events until `stop` is set, then calls `end`, after which no more come, and copies those
+/// that are left; returns the number of lines.
+fn copy(
+    events: &mut impl Read,
+    mut out: impl Write,
+    stop: &AtomicBool,
+    end: impl FnOnce() -> io::Result<()>,
+) -> io::Result<u64> {
     out.write_all(HEADING)?;
     let mut buffer = vec![0; 1 << 16];
-    let mut lines = 0;
+    let (mut lines, mut end) = (0, Some(end));
     loop {
-        // Read before the events, so that none of those before the end is missed.
-        let ending = stop.load(Ordering::Relaxed);
+        if let Some(end) = end.take_if(|_| stop.load(Ordering::Relaxed)) {
+            end()?;
+        }
         match events.read(&mut buffer) {
             Ok(length) if length > 0 => {
                 let text = &buffer[..length];
@@ -203,7 +223,7 @@ fn copy(events: &mut impl Read, mut out: impl Write, stop: &AtomicBool) -> io::R
             Err(e) if !matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
                 return Err(e);
             }
-            _ if ending => break,
+            _ if end.is_none() => break,
             _ => thread::sleep(PAUSE),
         }
     }
@@ -230,8 +250,31 @@ mod tests {
         assert_eq!(filter, "dev == 271581185");
         let mut out = Vec::new();
         let stop = AtomicBool::new(true);
-        let lines = copy(&mut instance.events().unwrap(), &mut out, &stop).unwrap();
+        let end = || instance.end();
+        let lines = copy(&mut instance.events().unwrap(), &mut out, &stop, end).unwrap();
         assert_eq!((lines, out), (1, [HEADING, line.as_bytes()].concat()));
+        let enabled = fs::read_to_string(event.join("enable")).unwrap();
+        assert_eq!(enabled, "0");
+    }
+
+    #[test]
+    fn recording_of_a_busy_disk_ends_with_its_event() {
+        /// Events of a disk that always has one more, until its event is disabled.
+        struct Busy<'a>(&'a AtomicBool);
+        impl Read for Busy<'_> {
+            fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+                buffer[0] = b'\n';
+                Ok(usize::from(self.0.load(Ordering::Relaxed)))
+            }
+        }
+        let is_enabled = AtomicBool::new(true);
+        let end = || {
+            is_enabled.store(false, Ordering::Relaxed);
+            Ok(())
+        };
+        let stop = AtomicBool::new(true);
+        let copied = copy(&mut Busy(&is_enabled), io::sink(), &stop, end);
+        assert_eq!(copied.unwrap(), 0);
     }
 
     #[test]

@@ -77,7 +77,7 @@ pub(crate) struct Compare {
     choices: Choices,
     /// Loads to run: both (first without pauses between calls, for the speed of each stack; then at
     /// the recorded pauses, or at half the rate of the slowest stack, for latencies), or own (the
-    /// workload as it is)
+    /// workload as it is); a workload with think= or speed= always runs as it is
     #[arg(long, value_name = "LOAD", default_value = "both")]
     load: Load,
     /// Print every metric, one column for each stack
@@ -160,6 +160,11 @@ impl Compare {
         self.named.as_deref().unwrap_or(&self.workload)
     }
 
+    /// Whether `source` may run at two loads: it is no plan, and does not say if threads pause.
+    fn has_loads(&self, source: &Source) -> bool {
+        self.load == Load::Both && !is_plan(self.workload()) && !source.sets_think()
+    }
+
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         if let Some(designs) = self.designs()? {
             return self.run_designs(&designs);
@@ -179,7 +184,8 @@ impl Compare {
         let title = |plan: &Plan| experiment.title(plan);
         let threads = super::jobs(self.jobs);
         let mut outcomes = Outcomes::of(&experiment, threads, 1, title);
-        if self.load == Load::Both && !is_plan(self.workload()) {
+        let mut sources = experiment.sources.iter();
+        if sources.all(|source| self.has_loads(source)) {
             outcomes.add_even_load(&experiment, threads)?;
         }
         let lasting = self.choices.keep(database.as_deref(), outcomes.each());
@@ -318,7 +324,7 @@ impl Compare {
         for &past in &pasts {
             for stack in &stacks {
                 let mut plan = self.choices.plan(stack, Some(past), &source)?;
-                if self.load == Load::Both && !source.sets_think() {
+                if self.has_loads(&source) {
                     plan = stack::load::peak(&plan)?;
                 }
                 // The page shows amplification over time.

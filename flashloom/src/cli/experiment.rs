@@ -158,7 +158,8 @@ impl Source {
 
     /// Whether its parameters say if threads pause.
     pub(crate) fn sets_think(&self) -> bool {
-        self.0.told.contains("think=") || self.0.told.contains("speed=")
+        let mut params = self.0.told.split([':', ',']).skip(1);
+        params.any(|param| param.starts_with("think=") || param.starts_with("speed="))
     }
 
     /// Whether all of it is in files, so that the seed affects next to nothing.

@@ -52,8 +52,8 @@ impl<'a> Outcomes<'a> {
         all
     }
 
-    /// Runs each plan again at an even load, and keeps the latencies beside the first run's; does
-    /// nothing if the workload has no other load.
+    /// Runs each plan again at an even load, and keeps the latencies, or the reason of a failure,
+    /// beside the first run's; does nothing if the workload has no other load.
     pub(crate) fn add_even_load(
         &mut self,
         experiment: &'a Experiment,
@@ -67,8 +67,12 @@ impl<'a> Outcomes<'a> {
         };
         let plans = self.plans.iter().map(|plan| stack::load::at(plan, &load));
         let plans: Vec<Plan> = plans.collect();
-        for (run, even) in self.runs.iter_mut().zip(experiment.again(&plans, threads)) {
-            run.at_load = even.ok().map(|even| stack::load::kept(&even, &load));
+        let evens = experiment
+            .again(&plans, threads)
+            .into_iter()
+            .zip(&self.plans);
+        for (run, (even, plan)) in self.runs.iter_mut().zip(evens) {
+            stack::load::keep(run, &experiment.title(plan), even, &load);
         }
         Ok(())
     }

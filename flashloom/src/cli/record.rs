@@ -42,7 +42,8 @@ use std::process::{Command, ExitCode, ExitStatus};
 ///
 /// With --block, the trace holds the requests that the kernel issues to a disk, whichever process
 /// they come from, until CMD has ended or, without CMD, until ctrl-C. It takes root and tracefs, and
-/// is written as the kernel prints it; `flashloom trace info` reads it. Keep it on another disk.
+/// is written as the kernel prints it; `flashloom trace info` reads it. Keep it on another disk. If
+/// no request came, no trace is written, and the exit status is 2.
 #[derive(Args)]
 pub(crate) struct Record {
     /// Path of the trace

@@ -5,7 +5,7 @@ use super::failure::Failure;
 use super::output::{self, Shown, note};
 use super::watch::Page;
 use super::{file, serve};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use engine::Access;
 use report::record::Run as Record;
 use report::{page, table};
@@ -13,6 +13,7 @@ use stack::{Past, StackName};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use workload::Workload;
 
 /// The precondition in the records of runs on a drive file.
 const KEPT: &str = "kept";
@@ -57,13 +58,28 @@ pub(crate) struct Run {
     /// localhost
     #[arg(long, value_name = "ADDR", value_parser = serve::address)]
     ui: Option<SocketAddr>,
+    /// Print the results of the jobs of a fio file in another form: fio (one document in the shape
+    /// of fio's JSON, without the results of the drive)
+    #[arg(long, value_name = "FORMAT", conflicts_with = "json")]
+    output_format: Option<Format>,
     #[command(flatten)]
     shown: Shown,
+}
+
+/// Form of the results of jobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// The shape of fio's JSON.
+    Fio,
 }
 
 impl Run {
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         let source = Source::new(self.workload(), &self.choices)?;
+        let has_jobs = |workload: Workload| workload.jobs().is_some();
+        if self.output_format.is_some() && !Workload::parse(self.workload()).is_ok_and(has_jobs) {
+            return Err(self.no_jobs());
+        }
         self.choices
             .check_page(self.report.as_deref(), self.workload())?;
         self.choices.check_rules([&self.stack])?;
@@ -84,7 +100,7 @@ impl Run {
         let plan = &experiment.plans[0];
         let lasting = self.choices.keep(database.as_deref(), [(&run, plan)]);
         let written = self.write_page(&run);
-        let printed = output::emit(&self.answer(&run));
+        let printed = output::emit(&self.answer(&run)?);
         let is_kept = lasting.tell();
         written?;
         page.map_or(Ok(()), |page| page.stay(page::run(&run, &command())))?;
@@ -108,16 +124,28 @@ impl Run {
         told.unwrap_or_else(|| stack::usual_workload(&self.stack))
     }
 
-    fn answer(&self, run: &Record) -> String {
+    fn answer(&self, run: &Record) -> Result<String, Failure> {
+        if self.output_format == Some(Format::Fio) {
+            let document = report::fio::document(run);
+            let document = document.ok_or_else(|| self.no_jobs())?;
+            return Ok(format!("{document:#}\n"));
+        }
         if self.shown.json {
-            return report::to_json(run) + "\n";
+            return Ok(report::to_json(run) + "\n");
         }
         let style = Shown::style();
         let mut text = table::run(run, style);
         if !run.timeline.is_empty() {
             text += &format!("\n{}", table::timeline(run, style));
         }
-        text
+        Ok(text)
+    }
+
+    fn no_jobs(&self) -> Failure {
+        let workload = self.workload();
+        Failure::new(format!(
+            "--output-format fio: expected a fio job as the workload, found {workload:?}"
+        ))
     }
 
     fn on_new(

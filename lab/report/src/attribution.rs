@@ -277,7 +277,7 @@ pub fn relative_to(runs: &[&Run]) -> String {
 /// that did all requests.
 #[must_use]
 pub fn findings(runs: &[Run]) -> Vec<String> {
-    let p99 = match runs.iter().any(|run| run.at_load.is_some()) {
+    let p99 = match runs.iter().any(|run| run.loaded().is_some()) {
         true => "/at_load/latency_ns/p99",
         false => "/latency_ns/p99",
     };

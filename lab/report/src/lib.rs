@@ -11,6 +11,7 @@ pub mod claim;
 pub mod configuration;
 pub mod figure;
 pub mod file;
+pub mod fio;
 pub mod human;
 pub mod json;
 pub mod metric;

@@ -228,7 +228,7 @@ impl Group {
             Of::Bytes => run.front.is_some(),
             Of::Log => log_of(run).is_some(),
             Of::Remap => run.remap.is_some(),
-            Of::Load => run.at_load.is_some(),
+            Of::Load => run.loaded().is_some(),
             Of::Mapped => run.host_memory.is_some(),
         })
     }
@@ -315,11 +315,7 @@ fn extents(run: &Run, count: fn(&Extents) -> u64) -> Value {
 }
 
 fn loaded(run: &Run, get: fn(&AtLoad) -> Value) -> Value {
-    let load = run
-        .at_load
-        .as_ref()
-        .filter(|load| load.latency_ns.all.count > 0);
-    load.map_or(Value::Absent, get)
+    run.loaded().map_or(Value::Absent, get)
 }
 
 fn remapped(run: &Run, get: fn(&Remapped) -> Value) -> Value {

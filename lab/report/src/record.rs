@@ -123,7 +123,7 @@ pub struct Run {
     /// Results of the jobs of a fio file, each with its clones; empty for other workloads.
     #[serde(default)]
     pub jobs: Vec<JobResult>,
-    /// Results of the reporting groups of these jobs; empty if each job is a group.
+    /// Results of the groups of several jobs with `group_reporting`.
     #[serde(default)]
     pub job_groups: Vec<JobResult>,
     /// Facts of the file system at the end; `None` without one.
@@ -160,6 +160,15 @@ pub struct Run {
     pub wall_time_s: f64,
     /// Peak resident memory of the process in bytes; differs between equal runs.
     pub peak_rss_bytes: u64,
+}
+
+impl Run {
+    /// The results at the load of a comparison, if it ran to its end there without a failed call.
+    #[must_use]
+    pub fn loaded(&self) -> Option<&AtLoad> {
+        let load = self.at_load.as_ref();
+        load.filter(|load| load.errors.is_empty() && load.latency_ns.all.count > 0)
+    }
 }
 
 /// Facts about the drive that a run used.

@@ -2,6 +2,7 @@
 
 use super::Latency;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Results of one job with its clones, or of a reporting group of jobs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -10,6 +11,13 @@ pub struct JobResult {
     pub name: String,
     /// Number of the reporting group, from 0.
     pub group: u64,
+    /// Whether the results of the job are also part of those of its group (`group_reporting`).
+    #[serde(default)]
+    pub in_group: bool,
+    /// Options of the job as its file and the sections `[global]` before it set them; of a group,
+    /// those of its first job.
+    #[serde(default)]
+    pub options: BTreeMap<String, String>,
     /// Threads: clones of the job, or all those of the group.
     pub clones: u64,
     /// Virtual time at which measuring began, ns from the first request: the start of the first

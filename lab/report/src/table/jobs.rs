@@ -5,7 +5,7 @@ use crate::record::{JobResult, Run};
 use crate::table::Style;
 use crate::table::grid::{Column, Grid, cell, strong};
 
-/// Results of the jobs and groups of `run`; empty if it has none.
+/// Results of the groups of `run`, and of the jobs that are in none; empty if it has no jobs.
 pub(crate) fn jobs(run: &Run, style: Style) -> String {
     if run.jobs.is_empty() {
         return String::new();
@@ -17,7 +17,7 @@ pub(crate) fn jobs(run: &Run, style: Style) -> String {
         "", "", "requests", "IOPS", "MB/s", "mean", "p50", "p99", "p99.9",
     ];
     grid.row(names.map(strong).to_vec());
-    for job in &run.jobs {
+    for job in run.jobs.iter().filter(|job| !job.in_group) {
         let clones = match job.clones {
             1 => String::new(),
             clones => format!(" ×{clones}"),
@@ -29,7 +29,8 @@ pub(crate) fn jobs(run: &Run, style: Style) -> String {
         );
     }
     for group in &run.job_groups {
-        rows(&mut grid, &format!("  group {}", group.group), group);
+        let name = format!("  group {}: {}", group.group, human::name(&group.name, 24));
+        rows(&mut grid, &name, group);
     }
     grid.render(style)
 }

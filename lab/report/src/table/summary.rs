@@ -80,7 +80,7 @@ pub fn summary(comparison: &Comparison, style: Style) -> String {
     if !answer.is_empty() {
         out += &format!("\n{answer}");
     }
-    let is_even = all.iter().any(|run| run.at_load.is_some());
+    let is_even = all.iter().any(|run| run.loaded().is_some());
     for numbers in [&RESULTS, &COSTS] {
         out.push('\n');
         out += &fitting(numbers, &all, is_even, style).render(style);
@@ -94,7 +94,7 @@ pub fn summary(comparison: &Comparison, style: Style) -> String {
 
 /// Explains the columns, one group a line.
 fn legend(all: &[&Run]) -> [String; 3] {
-    let even: Vec<&AtLoad> = all.iter().filter_map(|run| run.at_load.as_ref()).collect();
+    let even: Vec<&AtLoad> = all.iter().filter_map(|run| run.loaded()).collect();
     let rates = || even.iter().map(|load| load.ops_per_s);
     let load = match even.first() {
         Some(first) => format!(

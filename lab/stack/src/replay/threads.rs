@@ -315,7 +315,7 @@ impl Threads {
         );
         live.in_flight -= 1;
         let goes_on = match live.state {
-            State::Running => true,
+            State::Running => live.in_flight <= live.thread.refill(),
             State::Draining => live.in_flight == 0,
             State::Flushing => op == Op::Flush,
             _ => false,

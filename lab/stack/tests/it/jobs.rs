@@ -39,11 +39,35 @@ fn writer_beside_a_reader_keeps_its_own_rate() {
     assert!((0.6..=1.0).contains(&share), "{share}");
     assert_eq!(both.ops, reader.read.ios + writer.write.ios);
     assert_eq!(both.host.read_bytes, reader.read.bytes);
-    let [group] = both.job_groups.as_slice() else {
+    assert!(both.job_groups.is_empty());
+}
+
+#[test]
+fn jobs_with_group_reporting_have_results_together() {
+    let jobs = "[a]\ngroup_reporting\n[b]\ngroup_reporting\nnumjobs=2\n[c]\nrw=write\n";
+    let run = ran(&format!("[global]\nnumber_ios=20\nsize=8m\n{jobs}"));
+    let [group] = run.job_groups.as_slice() else {
         panic!("one group")
     };
-    assert_eq!(group.read.ios, reader.read.ios);
-    assert_eq!(group.clones, 2);
+    assert_eq!((group.name.as_str(), group.clones), ("a + b", 3));
+    assert_eq!((group.read.ios, group.write.ios), (60, 0));
+    let in_group: Vec<bool> = run.jobs.iter().map(|job| job.in_group).collect();
+    assert_eq!(in_group, [true, true, false]);
+    assert_eq!(run.jobs[2].options["rw"], "write");
+    assert_eq!(group.options["number_ios"], "20");
+    let as_fio = report::fio::document(&run).expect("it has jobs");
+    let names: Vec<_> = [0, 1]
+        .map(|job| as_fio["jobs"][job]["jobname"].clone())
+        .into();
+    assert_eq!(names, ["c", "a + b"]);
+}
+
+#[test]
+fn full_queue_drains_to_its_low_mark() {
+    let job = "[a]\nrw=randread\niodepth=16\nnumber_ios=4000\n";
+    let [full, low] = [job.to_owned(), format!("{job}iodepth_low=1\n")].map(|text| ran(&text));
+    assert_eq!(low.jobs[0].read.ios, 4_000);
+    assert!(low.ops_per_s < full.ops_per_s * 0.9);
 }
 
 #[test]

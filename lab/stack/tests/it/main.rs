@@ -9,6 +9,7 @@ mod files;
 mod fuzz;
 mod jobs;
 mod limits;
+mod load;
 #[cfg(debug_assertions)]
 mod mutants;
 mod ocssd;

@@ -69,12 +69,14 @@ impl Passes {
     /// Deviations from the trace in all passes so far.
     pub(super) fn notes(&self) -> Notes {
         let of = &self.places.notes;
+        let read = self.trace.notes().after(&self.before);
         Notes {
             wrapped: of.wrapped,
             outside: of.outside,
             cut: of.cut,
             divided: of.divided,
-            ..self.trace.notes().after(&self.before)
+            skipped: read.skipped + of.skipped,
+            ..read
         }
     }
 
@@ -99,21 +101,26 @@ impl Passes {
 
     /// `request` of the present pass at its time in all passes; `None` if it is left out.
     fn timed(&mut self, request: Request) -> Result<Option<Request>, TraceError> {
-        let at = match self.recorded.speed {
-            NORMAL => request.at.0,
+        let Recorded { speed, repeat, .. } = self.recorded;
+        let passed = match speed {
+            NORMAL => Some(request.at.0),
             speed => scaled(request.at.0, speed),
         };
-        let Some(at) = self.start.0.checked_add(at) else {
-            let found = format!("repeat={}", self.recorded.repeat);
-            return Err(self.unfit("passes that end before 2^64 ns, which is 584 years", found));
+        let Some(at) = passed.and_then(|at| self.start.0.checked_add(at)) else {
+            let expected = "passes that end before 2^64 ns, which is 584 years";
+            let found = match passed {
+                Some(_) => format!("repeat={repeat}"),
+                None => format!("speed={}", speed as f64 / NORMAL as f64),
+            };
+            return Err(self.unfit(expected, found));
         };
         (self.last, self.begun) = (Ns(at), true);
         let at = Ns(at);
         Ok(self.places.begin(Request { at, ..request }))
     }
 
-    /// `request` at its place on the drive.
-    fn placed(&mut self, request: Request) -> Result<Request, TraceError> {
+    /// `request` at its place on the drive; `None` if it is left out.
+    fn placed(&mut self, request: Request) -> Result<Option<Request>, TraceError> {
         self.places.place(request).map_err(|full| {
             let expected = format!(
                 "a trace that uses at most the {} of the drive in pieces of 64 KiB",
@@ -135,10 +142,10 @@ impl Passes {
 /// Factor of times that pass as recorded, in millionths.
 const NORMAL: u64 = 1_000_000;
 
-/// `at` if times pass faster by `speed` millionths.
-fn scaled(at: u64, speed: u64) -> u64 {
+/// `at` if times pass faster by `speed` millionths; `None` if it ends past 2^64.
+fn scaled(at: u64, speed: u64) -> Option<u64> {
     let slower = u128::from(at) * u128::from(NORMAL) / u128::from(speed);
-    u64::try_from(slower).unwrap_or(u64::MAX)
+    u64::try_from(slower).ok()
 }
 
 impl Iterator for Passes {
@@ -150,9 +157,8 @@ impl Iterator for Passes {
                 Some(rest) => self.placed(rest),
                 None => match self.trace.next() {
                     Some(read) => match read.and_then(|request| self.timed(request)) {
-                        Ok(None) => continue,
                         Ok(Some(request)) => self.placed(request),
-                        Err(error) => Err(error),
+                        left_out => left_out,
                     },
                     None => match self.begin() {
                         Ok(true) => continue,
@@ -162,7 +168,9 @@ impl Iterator for Passes {
                 },
             };
             self.ended = read.is_err();
-            return Some(read);
+            if let Some(read) = read.transpose() {
+                return Some(read);
+            }
         }
         None
     }

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
+use units::Bytes;
 
-/// Bytes of a job file that are read.
+/// Bytes of a job file.
 const MAX_BYTES: u64 = 1 << 20;
 
 /// Threads of a file.
@@ -81,10 +82,20 @@ pub(super) struct Section {
     /// Line of the section's name.
     line: usize,
     pub(super) options: Options,
-    /// Lines of the options that were set.
-    lines: BTreeMap<String, usize>,
+    /// Options that were set, with their lines and values.
+    given: BTreeMap<String, (usize, String)>,
     /// Job that this one waits for, by its number in the file.
     pub(super) wait_for: Option<usize>,
+}
+
+impl Section {
+    /// The options that were set, with their values.
+    pub(super) fn given(&self) -> BTreeMap<String, String> {
+        let given = self.given.iter();
+        given
+            .map(|(name, (_, value))| (name.clone(), value.clone()))
+            .collect()
+    }
 }
 
 /// Whether `path` is a job file: its name ends in `.fio`, or its first line that is no comment
@@ -110,11 +121,22 @@ fn without_comment(line: &str) -> &str {
 /// The jobs of the file at `path`, and notes on it.
 pub(super) fn read(path: &str) -> Result<(Vec<Section>, Vec<String>), JobError> {
     let mut bytes = Vec::new();
-    let read = File::open(path).and_then(|f| f.take(MAX_BYTES).read_to_end(&mut bytes));
-    read.map_err(|source| JobError::Read {
+    let read = File::open(path).and_then(|f| f.take(MAX_BYTES + 1).read_to_end(&mut bytes));
+    let length = read.map_err(|source| JobError::Read {
         name: path.to_owned(),
         source,
     })?;
+    if length as u64 > MAX_BYTES {
+        let fault = Fault {
+            line: 0,
+            expected: format!("a job file of at most {}", Bytes(MAX_BYTES)),
+            found: "a longer one".to_owned(),
+        };
+        return Err(JobError::Faults {
+            name: path.to_owned(),
+            faults: vec![fault],
+        });
+    }
     parse(path, &String::from_utf8_lossy(&bytes))
 }
 
@@ -150,7 +172,7 @@ pub(super) fn parse(name: &str, text: &str) -> Result<(Vec<Section>, Vec<String>
 #[derive(Default)]
 struct Sections {
     global: Options,
-    global_lines: BTreeMap<String, usize>,
+    global_given: BTreeMap<String, (usize, String)>,
     jobs: Vec<Section>,
     place: Place,
     /// Names of ignored options, in the order of their first lines.
@@ -179,16 +201,16 @@ impl Sections {
         }
         let (name, value) = line.split_once('=').unwrap_or((line, ""));
         let (name, value) = (name.trim(), value.trim());
-        let (options, lines) = match self.place {
+        let (options, given) = match self.place {
             Place::Outside => return Err("a section such as [job] first".to_owned()),
-            Place::Global => (&mut self.global, &mut self.global_lines),
+            Place::Global => (&mut self.global, &mut self.global_given),
             Place::Job => {
                 let job = self.jobs.last_mut().expect("its section opened it");
-                (&mut job.options, &mut job.lines)
+                (&mut job.options, &mut job.given)
             }
         };
         let set = options.set(name, value)?;
-        lines.insert(name.to_owned(), number);
+        given.insert(name.to_owned(), (number, value.to_owned()));
         if set == Set::Ignored && !self.ignored.iter().any(|known| known == name) {
             self.ignored.push(name.to_owned());
         }
@@ -207,7 +229,7 @@ impl Sections {
                     name: job.to_owned(),
                     line,
                     options: self.global.clone(),
-                    lines: self.global_lines.clone(),
+                    given: self.global_given.clone(),
                     wait_for: None,
                 });
                 Place::Job
@@ -240,7 +262,7 @@ impl Sections {
         let mut faults = Vec::new();
         let known: Vec<String> = self.jobs.iter().map(|job| job.name.clone()).collect();
         for (index, job) in self.jobs.iter_mut().enumerate() {
-            let line_of = |option: &str| job.lines.get(option).copied().unwrap_or(job.line);
+            let line_of = |option: &str| job.given.get(option).map_or(job.line, |given| given.0);
             let mut fault = |option: &str, expected: &str, found: String| {
                 let (line, expected) = (line_of(option), expected.to_owned());
                 faults.push(Fault {
@@ -283,6 +305,12 @@ impl Sections {
                 self.ignored.join(", ")
             ));
         }
+        if let Some(job) = self.jobs.iter().find(|job| job.options.is_buffered) {
+            notes.push(format!(
+                "[{}] is buffered in fio, and has no page cache here: its requests go to the drive",
+                job.name
+            ));
+        }
         let is_shallow = |job: &&Section| job.options.iodepth > 1 && job.options.has_sync_engine;
         if let Some(job) = self.jobs.iter().find(is_shallow) {
             notes.push(format!(
@@ -323,6 +351,22 @@ mod tests {
         let (jobs, notes) = parse("a", "[a]\nioengine=psync\niodepth=8\n").unwrap();
         assert_eq!(jobs[0].options.depth(), 1);
         assert_eq!(notes.len(), 1);
+    }
+
+    #[test]
+    fn buffered_job_is_noted() {
+        let (_, notes) = parse("a", "[a]\ndirect=0\n[b]\nbuffered=0\n").unwrap();
+        assert!(notes[1].starts_with("[a] is buffered"), "{notes:?}");
+        assert_eq!(notes.len(), 2);
+    }
+
+    #[test]
+    fn job_file_over_the_limit_is_refused() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "[a]\n;".to_owned() + &"x".repeat(1 << 20)).unwrap();
+        let told = read(file.path().to_str().unwrap()).unwrap_err().to_string();
+        let limit = ": expected a job file of at most 1 MiB, found a longer one";
+        assert!(told.ends_with(limit), "{told}");
     }
 
     #[test]

@@ -133,7 +133,10 @@ fn place(files: &mut [File], capacity: Bytes) -> Result<(), NoRoom> {
         return Ok(());
     }
     let fixed = files.iter().filter(|file| !file.is_open);
-    let fixed = fixed.map(|file| (file.used.1 - file.used.0).next_multiple_of(UNIT));
+    let fixed = fixed.map(|file| {
+        let size = (file.used.1 - file.used.0).checked_next_multiple_of(UNIT);
+        size.unwrap_or(u64::MAX)
+    });
     let fixed = fixed.fold(0_u64, u64::saturating_add);
     let open = files.iter().filter(|file| file.is_open).count() as u64;
     let rest = capacity.0.saturating_sub(fixed);
@@ -248,5 +251,6 @@ mod tests {
         assert!(regions("[a]\noffset=60m\nsize=8m\n").is_err());
         assert!(regions("[a]\noffset=65m\n").is_err());
         assert!(regions("[a]\nsize=4k\nbs=8k\n").is_err());
+        assert!(regions("[a]\nsize=18446744073709551615\n[b]\nsize=8m\n").is_err());
     }
 }

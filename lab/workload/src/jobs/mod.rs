@@ -30,6 +30,7 @@ use layout::Layout;
 use options::Exit;
 use requests::Requests;
 use sim::Seed;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use units::{Bytes, Ns};
 
@@ -78,6 +79,10 @@ pub struct Job {
     pub name: String,
     /// Number of its reporting group, from 0.
     pub group: usize,
+    /// Whether its results are those of its group (`group_reporting`).
+    pub is_grouped: bool,
+    /// Options that its file sets, with their values.
+    pub options: BTreeMap<String, String>,
     /// Number of its clones.
     pub clones: u32,
     /// Time from the start of a thread from which its requests are measured.
@@ -135,6 +140,8 @@ impl Jobs {
             opened.jobs.push(Job {
                 name: section.name.clone(),
                 group,
+                is_grouped: options.group_reporting,
+                options: section.given(),
                 clones: options.numjobs,
                 ramp: options.pace.ramp,
             });

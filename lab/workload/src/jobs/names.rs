@@ -11,6 +11,8 @@ pub(super) enum Effect {
     Ignored,
     /// The option would change the load, and is refused for this reason.
     Refused(&'static str),
+    /// The option changes nothing at its default, and is refused with another value.
+    Only(&'static str, &'static str),
     /// fio has no such option; a suggestion, which may be empty.
     Unknown(String),
 }
@@ -21,17 +23,25 @@ pub(super) fn effect(name: &str) -> Effect {
     if IGNORED.contains(&name) || is_prefixed(&["cpu", "numa_", "log_", "gpu_", "cmdprio_"]) {
         return Effect::Ignored;
     }
+    if let Some((_, value, reason)) = DEFAULTS.iter().find(|(names, ..)| names.contains(&name)) {
+        return Effect::Only(value, reason);
+    }
     let of = |refused: &&(&[&str], &'static str)| refused.0.contains(&name);
     if let Some((_, reason)) = REFUSED.iter().find(of) {
         return Effect::Refused(reason);
     }
     let refused = REFUSED.iter().flat_map(|(names, _)| *names);
-    let known = HONOURED.iter().chain(&IGNORED).chain(refused);
+    let defaults = DEFAULTS.iter().flat_map(|(names, ..)| *names);
+    let known = HONOURED
+        .iter()
+        .chain(&IGNORED)
+        .chain(defaults)
+        .chain(refused);
     Effect::Unknown(did_you_mean(name, known.copied()))
 }
 
 /// Options that are honoured, for suggestions.
-pub(super) const HONOURED: [&str; 80] = [
+pub(super) const HONOURED: [&str; 83] = [
     "allrandrepeat",
     "ba",
     "blockalign",
@@ -65,6 +75,9 @@ pub(super) const HONOURED: [&str; 80] = [
     "io_size",
     "io_submit_mode",
     "iodepth",
+    "iodepth_batch_complete",
+    "iodepth_batch_complete_min",
+    "iodepth_low",
     "ioengine",
     "loops",
     "name",
@@ -115,7 +128,7 @@ pub(super) const HONOURED: [&str; 80] = [
 ];
 
 /// Options of fio about engines, processors, buffers, output and checks of contents.
-const IGNORED: [&str; 116] = [
+const IGNORED: [&str; 107] = [
     "allow_file_create",
     "allow_mounted_write",
     "apptag",
@@ -166,17 +179,13 @@ const IGNORED: [&str; 116] = [
     "ignore_error",
     "invalidate",
     "iodepth_batch",
-    "iodepth_batch_complete",
     "iodepth_batch_complete_max",
-    "iodepth_batch_complete_min",
     "iodepth_batch_submit",
-    "iodepth_low",
     "iomem",
     "iomem_align",
     "iopsavgtime",
     "ioscheduler",
     "job_start_clock_id",
-    "kb_base",
     "lat_percentiles",
     "lockfile",
     "lockmem",
@@ -185,20 +194,15 @@ const IGNORED: [&str; 116] = [
     "nice",
     "nonvectored",
     "openfiles",
-    "overwrite",
     "per_job_logs",
     "percentile_list",
     "pi_act",
     "pi_chk",
-    "pre_read",
     "prio",
     "prioclass",
     "priohint",
-    "profile",
     "rate_cycle",
-    "rate_min",
     "ratecycle",
-    "ratemin",
     "refill_buffers",
     "registerfiles",
     "scramble_buffers",
@@ -234,8 +238,28 @@ const IGNORED: [&str; 116] = [
     "zero_buffers",
 ];
 
+/// Options that change nothing at their default, with it and the reason to refuse other values.
+const DEFAULTS: [(&[&str], &str, &str); 4] = [
+    (&["kb_base"], "1024", "suffixes are binary"),
+    (
+        &["overwrite"],
+        "0",
+        "use --precondition full for a drive that was written before",
+    ),
+    (&["pre_read"], "0", "a drive has no page cache to read into"),
+    (
+        &["rate_min", "ratemin"],
+        "0",
+        "a job below its rate is not ended",
+    ),
+];
+
 /// Options that would change the load, with the reason for which they are refused.
-const REFUSED: [(&[&str], &str); 9] = [
+const REFUSED: [(&[&str], &str); 10] = [
+    (
+        &["profile"],
+        "the loads of fio's profiles are not simulated",
+    ),
     (
         &["flow", "flow_id", "flow_sleep", "flow_watermark"],
         "flow control between jobs is not simulated",

@@ -4,12 +4,15 @@
 
 use super::names::{self, Effect};
 use super::value::{
-    Each, Sizes, ZoneShare, flag, number, one_size, part, set_each, size_range, size_split, time,
-    time_range, within,
+    Each, Sizes, flag, number, one_size, part, set_each, size_range, size_split, time, time_range,
+    within,
 };
-use super::words::{access, distribution, engine, names_of};
+use super::words::{
+    ALIGN, Access, COUNT, DEPTH, DISTRIBUTION, Distribution, FLAG, NUMBER, PART, PERCENT, RANGE,
+    RW, SIZE, SIZES, SPLIT, TIME, access, distribution, engine, names_of,
+};
 use crate::describe::unit::{OPS_MAX, percent};
-use crate::generate::{Part, Theta};
+use crate::generate::Part;
 use units::{Bytes, Ns};
 
 /// Options of one job.
@@ -31,6 +34,12 @@ pub(super) struct Options {
     pub(super) same_order: bool,
     pub(super) seed: u64,
     pub(super) iodepth: u32,
+    /// Requests in flight at which a full queue is filled again; 0 for `iodepth`.
+    pub(super) low: u32,
+    /// Completions that a full queue waits for at once.
+    pub(super) batch: u32,
+    /// Whether the job says that it uses the page cache.
+    pub(super) is_buffered: bool,
     pub(super) has_sync_engine: bool,
     pub(super) numjobs: u32,
     pub(super) pace: Pace,
@@ -68,21 +77,6 @@ pub(super) enum Service {
     Random,
 }
 
-/// The value of `rw`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Access {
-    pub(super) random: bool,
-    pub(super) reads: bool,
-    pub(super) writes: bool,
-    pub(super) trims: bool,
-    /// Number of requests that a random place serves.
-    pub(super) run: u64,
-    /// Bytes from the end of a request to the start of the next one in a sequence.
-    pub(super) gap: i64,
-    /// Whether the requests of a run are at the same place.
-    pub(super) identical: bool,
-}
-
 /// Amount of a job.
 #[derive(Clone, Debug)]
 pub(super) struct Amount {
@@ -94,19 +88,6 @@ pub(super) struct Amount {
     pub(super) loops: u64,
     pub(super) runtime: Option<Ns>,
     pub(super) time_based: bool,
-}
-
-/// Order of random places.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Distribution {
-    Uniform,
-    Zipf(Theta),
-    /// The parameter h of a Pareto distribution, in millionths.
-    Pareto(u64),
-    /// Deviation of a normal distribution, in millionths of hundredths of the file.
-    Normal(u64),
-    Zoned(Vec<ZoneShare>),
-    ZonedAbsolute(Vec<ZoneShare>),
 }
 
 /// Times of a job.
@@ -187,6 +168,9 @@ impl Default for Options {
             same_order: true,
             seed: 0,
             iodepth: 1,
+            low: 0,
+            batch: 1,
+            is_buffered: false,
             has_sync_engine: false,
             numjobs: 1,
             pace: Pace {
@@ -227,6 +211,10 @@ impl Options {
         if value.contains('$') && name != "filename_format" && !is_ignored {
             return Err("a value in place of a variable".to_owned());
         }
+        if let "direct" | "buffered" = name {
+            self.is_buffered = read(flag(value), FLAG)? == (name == "buffered");
+            return Ok(Set::Ignored);
+        }
         let known = self.place(name, value)?
             || self.size(name, value)?
             || self.amount(name, value)?
@@ -240,6 +228,8 @@ impl Options {
         }
         match names::effect(name) {
             Effect::Ignored => Ok(Set::Ignored),
+            Effect::Only(default, _) if value == default => Ok(Set::Ignored),
+            Effect::Only(default, reason) => Err(format!("{name}={default} ({reason})")),
             Effect::Refused(reason) => Err(format!("a job without {name} ({reason})")),
             Effect::Unknown(hint) => Err(format!("an option of fio{hint}")),
         }
@@ -264,6 +254,10 @@ impl Options {
             }
             "ioengine" => self.has_sync_engine = engine(value)?,
             "iodepth" => self.iodepth = read(within(value, 1, 65_535), DEPTH)? as u32,
+            "iodepth_low" => self.low = read(within(value, 0, 65_535), DEPTH)? as u32,
+            "iodepth_batch_complete" | "iodepth_batch_complete_min" => {
+                self.batch = read(within(value, 0, 65_535), DEPTH)? as u32;
+            }
             "numjobs" => self.numjobs = small(value)?,
             _ => return Ok(false),
         }
@@ -475,26 +469,20 @@ impl Options {
             false => self.iodepth,
         }
     }
+
+    /// Requests in flight at which a full queue is filled again, by whole batches of completions.
+    pub(super) fn refill(&self) -> u32 {
+        let (depth, batch) = (self.depth(), self.batch.max(1));
+        let low = match self.low {
+            0 => depth,
+            low => low.min(depth),
+        };
+        let batches = (depth - low).div_ceil(batch).max(1);
+        depth.saturating_sub(batches.saturating_mul(batch))
+    }
 }
 
 const NOTHING: Part = Part::Bytes(Bytes(0));
-const RW: &str = "read, write, trim, rw, trimwrite, or these with rand before them, and a number \
-                  after a colon";
-const SIZES: &str = "multiples of 512 up to 256m such as 4k or 4k,8k";
-const RANGE: &str = "ranges of multiples of 512 up to 256m such as 4k-16k or 4k-8k,16k-32k";
-const SPLIT: &str = "sizes and percentages such as 4k/60:64k/40, in at most three lists";
-const ALIGN: &str = "multiples of 512 such as 4k";
-const PART: &str = "a size such as 1g or a percentage such as 50%";
-const SIZE: &str = "a size such as 1g";
-const PERCENT: &str = "a percentage from 0 to 100";
-const NUMBER: &str = "a whole number";
-const DEPTH: &str = "a number from 1 to 65535";
-const COUNT: &str =
-    "a number from 1 to 100000000000 (the largest takes more than a day to simulate)";
-const TIME: &str = "a time such as 10, 500us, 30s or 5m";
-const FLAG: &str = "0 or 1";
-const DISTRIBUTION: &str = "random, zipf:0.99, pareto:0.2, normal:5, zoned:60/10:40/90 or \
-                            zoned_abs:60/1g:40/9g";
 
 fn read<T>(value: Option<T>, expected: &str) -> Result<T, String> {
     value.ok_or_else(|| expected.to_owned())
@@ -517,6 +505,7 @@ fn small(value: &str) -> Result<u32, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::generate::Theta;
 
     fn set(options: &[(&str, &str)]) -> Options {
         let mut all = Options::default();
@@ -562,6 +551,7 @@ mod tests {
     #[test]
     fn options_are_ignored_or_refused_with_a_reason() {
         let mut options = Options::default();
+        assert_eq!(options.set("kb_base", "1024"), Ok(Set::Ignored));
         for name in ["direct", "per_job_logs", "percentile_list", "log_avg_msec"] {
             assert_eq!(options.set(name, "1"), Ok(Set::Ignored));
         }
@@ -575,8 +565,25 @@ mod tests {
             "a job without flow (flow control between jobs is not simulated)"
         );
         assert_eq!(refused("rw", "randreadwrite"), RW);
+        assert_eq!(
+            refused("kb_base", "1000"),
+            "kb_base=1024 (suffixes are binary)"
+        );
         assert_eq!(refused("bs", "${BS}"), "a value in place of a variable");
         assert!(refused("ioengine", "rdma").starts_with("an engine of block"));
+    }
+
+    #[test]
+    fn full_queue_is_filled_again_at_its_low_mark() {
+        let refill = |low, batch| {
+            let marks = [("iodepth_low", low), ("iodepth_batch_complete_min", batch)];
+            set(&[("iodepth", "16"), marks[0], marks[1]]).refill()
+        };
+        assert_eq!(refill("0", "1"), 15);
+        assert_eq!(refill("4", "0"), 4);
+        assert_eq!(refill("0", "4"), 12);
+        assert_eq!(refill("4", "5"), 1);
+        assert_eq!(refill("40", "99"), 0);
     }
 
     #[test]

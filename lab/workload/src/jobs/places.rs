@@ -2,8 +2,8 @@
 //!
 //! Invariant: a place is below the number of places, and nothing is kept for each.
 
-use super::options::Distribution;
 use super::value::ZoneShare;
+use super::words::Distribution;
 use crate::generate::{Shuffle, Zipf};
 use sim::Rng;
 use sim::fixed::{LOG_ONE, exp2_negative, log2};

@@ -6,9 +6,10 @@
 use super::Direction;
 use super::file::Section;
 use super::layout::Region;
-use super::options::{Access, Amount, Handles, Options, Service};
+use super::options::{Amount, Handles, Options, Service};
 use super::places::Places;
 use super::value::{Each, Sizes};
+use super::words::Access;
 use crate::generate::Part;
 use crate::request::{Op, Request};
 use sim::{Rng, Seed};

@@ -33,6 +33,7 @@ pub struct Thread {
     requests: Requests,
     pace: Pace,
     depth: u32,
+    refill: u32,
     /// Time after which requests are issued.
     start: Ns,
     /// Time after which none is issued, from `start`.
@@ -60,6 +61,7 @@ impl Thread {
             requests,
             pace: options.pace.clone(),
             depth: options.depth(),
+            refill: options.refill(),
             start: from + Ns(rng.below(to.since(from).0 + 1)),
             end: runtime.map(|runtime| runtime + options.pace.ramp),
             rng,
@@ -76,6 +78,13 @@ impl Thread {
     #[must_use]
     pub const fn depth(&self) -> u32 {
         self.depth
+    }
+
+    /// Number of requests in flight, below the depth, at which a thread that has reached its depth
+    /// issues again.
+    #[must_use]
+    pub const fn refill(&self) -> u32 {
+        self.refill
     }
 
     /// Time from the release of the thread after which it issues requests.

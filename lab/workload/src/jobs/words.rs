@@ -1,10 +1,57 @@
 //! Values of fio options that are words of their own: files, engines, accesses, distributions.
 
-use super::options::{Access, Distribution};
-use super::value::{Each, set_each, within, zones};
+use super::value::{Each, ZoneShare, set_each, within, zones};
 use crate::describe::unit::{OPS_MAX, theta};
 use crate::generate::Theta;
 use input::named::decimal;
+
+/// The value of `rw`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Access {
+    pub(super) random: bool,
+    pub(super) reads: bool,
+    pub(super) writes: bool,
+    pub(super) trims: bool,
+    /// Number of requests that a random place serves.
+    pub(super) run: u64,
+    /// Bytes from the end of a request to the start of the next one in a sequence.
+    pub(super) gap: i64,
+    /// Whether the requests of a run are at the same place.
+    pub(super) identical: bool,
+}
+
+/// Order of random places.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Distribution {
+    Uniform,
+    Zipf(Theta),
+    /// The parameter h of a Pareto distribution, in millionths.
+    Pareto(u64),
+    /// Deviation of a normal distribution, in millionths of hundredths of the file.
+    Normal(u64),
+    Zoned(Vec<ZoneShare>),
+    ZonedAbsolute(Vec<ZoneShare>),
+}
+
+// Expected values, for errors.
+pub(super) const RW: &str = "read, write, trim, rw, trimwrite, or these with rand before them, and a number \
+                  after a colon";
+pub(super) const SIZES: &str = "multiples of 512 up to 256m such as 4k or 4k,8k";
+pub(super) const RANGE: &str =
+    "ranges of multiples of 512 up to 256m such as 4k-16k or 4k-8k,16k-32k";
+pub(super) const SPLIT: &str = "sizes and percentages such as 4k/60:64k/40, in at most three lists";
+pub(super) const ALIGN: &str = "multiples of 512 such as 4k";
+pub(super) const PART: &str = "a size such as 1g or a percentage such as 50%";
+pub(super) const SIZE: &str = "a size such as 1g";
+pub(super) const PERCENT: &str = "a percentage from 0 to 100";
+pub(super) const NUMBER: &str = "a whole number";
+pub(super) const DEPTH: &str = "a number from 1 to 65535";
+pub(super) const COUNT: &str =
+    "a number from 1 to 100000000000 (the largest takes more than a day to simulate)";
+pub(super) const TIME: &str = "a time such as 10, 500us, 30s or 5m";
+pub(super) const FLAG: &str = "0 or 1";
+pub(super) const DISTRIBUTION: &str = "random, zipf:0.99, pareto:0.2, normal:5, zoned:60/10:40/90 or \
+                            zoned_abs:60/1g:40/9g";
 
 /// Names of files, with colons between them; a colon that belongs to a name follows a backslash.
 pub(super) fn names_of(value: &str) -> Result<Vec<String>, String> {

@@ -56,6 +56,8 @@ pub(super) struct Layout {
     last: Option<(u64, u64)>,
     /// Piece looked up last, with its first sector: a cache of `pieces`.
     last_piece: Option<((u64, u64), u64)>,
+    /// Remainder of the event that was divided last: its device and sectors there.
+    rest: Option<(u64, Range)>,
 }
 
 impl Layout {
@@ -72,6 +74,7 @@ impl Layout {
             pieces: BTreeMap::new(),
             last: None,
             last_piece: None,
+            rest: None,
         }
     }
 
@@ -95,12 +98,10 @@ impl Layout {
         self.devices == Devices::Together
     }
 
-    /// Range of `event` on the drive, or two ranges if it crosses pieces that are not adjacent.
-    /// `None` if its device is left out.
-    pub(super) fn place(
-        &mut self,
-        event: &Event<'_>,
-    ) -> Result<Option<(Range, Option<Range>)>, Expected> {
+    /// First range of `event` on the drive; [`Self::rest`] has those that follow if the event
+    /// crosses pieces that are not adjacent. `None` if its device is left out.
+    pub(super) fn place(&mut self, event: &Event<'_>) -> Result<Option<Range>, Expected> {
+        self.rest = None;
         let whole = (event.start, event.sectors);
         let end = event.start.checked_add(event.sectors);
         if end.is_none_or(|end| end > RECORDED_MAX) {
@@ -120,11 +121,19 @@ impl Layout {
                 if base > MAX_ADDRESS - RECORDED_MAX {
                     return expected("devices that end below 8 EiB");
                 }
-                ((base + event.start, event.sectors), None)
+                (base + event.start, event.sectors)
             }
-            Devices::Packed | Devices::Tenants => self.packed(event)?,
-            Devices::Auto | Devices::Together | Devices::Only(_) => (whole, None),
+            Devices::Packed | Devices::Tenants => self.packed(event.device, whole)?,
+            Devices::Auto | Devices::Together | Devices::Only(_) => whole,
         }))
+    }
+
+    /// The next range of the event that was placed last; `None` after its last one.
+    pub(super) fn rest(&mut self) -> Result<Option<Range>, Expected> {
+        match self.rest.take() {
+            Some((device, range)) => self.packed(device, range).map(Some),
+            None => Ok(None),
+        }
     }
 
     /// Index of `device` in the order of first appearance.
@@ -146,20 +155,19 @@ impl Layout {
         Ok(turn)
     }
 
-    fn packed(&mut self, event: &Event<'_>) -> Result<(Range, Option<Range>), Expected> {
-        let (piece, within) = (event.start / PIECE, event.start % PIECE);
-        // A request is shorter than a piece, so it meets at most two.
-        let here = event.sectors.min(PIECE - within);
-        let first = self.piece(event.device, piece)? + within;
-        if here == event.sectors {
-            return Ok(((first, here), None));
+    /// The part of a range of `device` up to the first piece that does not follow its predecessor.
+    fn packed(&mut self, device: u64, (start, sectors): Range) -> Result<Range, Expected> {
+        let within = start % PIECE;
+        let first = self.piece(device, start / PIECE)? + within;
+        let mut here = sectors.min(PIECE - within);
+        while here < sectors {
+            if self.piece(device, (start + here) / PIECE)? != first + here {
+                self.rest = Some((device, (start + here, sectors - here)));
+                break;
+            }
+            here += PIECE.min(sectors - here);
         }
-        let second = self.piece(event.device, piece + 1)?;
-        let rest = event.sectors - here;
-        Ok(match second == first + here {
-            true => ((first, event.sectors), None),
-            false => ((first, here), Some((second, rest))),
-        })
+        Ok((first, here))
     }
 
     /// First sector on the drive of a piece of `device`; a new piece goes behind the others.
@@ -241,16 +249,22 @@ mod tests {
                 device,
                 start,
                 sectors,
-                ..Event::new(Kind::Data(Op::Write))
+                ..Event::new(Kind::Data(Op::Trim))
             };
-            layout.place(&event).unwrap().unwrap()
+            let mut ranges = vec![layout.place(&event).unwrap().unwrap()];
+            ranges.extend(std::iter::from_fn(|| layout.rest().unwrap()));
+            ranges
         };
-        assert_eq!(place(7, 5 * PIECE + 16, 8), ((16, 8), None));
-        assert_eq!(place(9, 16, 8), ((PIECE + 16, 8), None));
+        assert_eq!(place(7, 5 * PIECE + 16, 8), [(16, 8)]);
+        assert_eq!(place(9, 16, 8), [(PIECE + 16, 8)]);
         // The next piece of device 9 follows at once, that of device 7 does not.
-        assert_eq!(place(9, PIECE - 8, 16), ((2 * PIECE - 8, 16), None));
+        assert_eq!(place(9, PIECE - 8, 16), [(2 * PIECE - 8, 16)]);
         let divided = place(7, 6 * PIECE - 8, 16);
-        assert_eq!(divided, ((PIECE - 8, 8), Some((3 * PIECE, 8))));
+        assert_eq!(divided, [(PIECE - 8, 8), (3 * PIECE, 8)]);
+        // A trim of several pieces stays within those of its device.
+        let long = place(9, 8, 4 * PIECE);
+        let parts = [(PIECE + 8, 2 * PIECE - 8), (4 * PIECE, 2 * PIECE + 8)];
+        assert_eq!(long, parts);
         assert_eq!((layout.devices(), layout.is_packed()), (2, true));
     }
 }

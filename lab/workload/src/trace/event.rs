@@ -32,6 +32,8 @@ pub(super) struct Event<'a> {
     pub(super) device: u64,
     /// Process, file, host or volume of the request; empty if the format has none.
     pub(super) name: &'a [u8],
+    /// Volume of the request, if the format names it beside a process.
+    pub(super) volume: &'a [u8],
 }
 
 impl Event<'static> {
@@ -48,6 +50,7 @@ impl Event<'static> {
             widened: false,
             device: 0,
             name: b"",
+            volume: b"",
         }
     }
 

@@ -432,7 +432,7 @@ impl Reader {
     }
 
     fn event(&mut self, event: &Event<'_>) -> Result<(), Expected> {
-        let Some(((start, sectors), rest)) = self.layout.place(event)? else {
+        let Some((start, sectors)) = self.layout.place(event)? else {
             self.notes.other_devices += 1;
             return Ok(());
         };
@@ -456,9 +456,18 @@ impl Reader {
             })?;
         }
         self.put(data)?;
-        if let Some((start, sectors)) = rest {
-            let extent = extent(op, start, sectors)?;
-            self.put(Request { extent, ..data })?;
+        extent(op, event.start, event.sectors)?;
+        self.put_rest(data)
+    }
+
+    /// Puts the other parts of `request`, whose first part was placed last. A zone command has one.
+    fn put_rest(&mut self, request: Request) -> Result<(), Expected> {
+        if request.op.manages_zones() {
+            return Ok(());
+        }
+        while let Some((start, sectors)) = self.layout.rest()? {
+            let extent = extent(request.op, start, sectors)?;
+            self.put(Request { extent, ..request })?;
         }
         Ok(())
     }
@@ -483,7 +492,8 @@ impl Reader {
         let (device, name) = (event.device, &mut self.tenant);
         name.clear();
         let written = match self.format {
-            Format::Fio | Format::Table => Ok(()),
+            Format::Table => name.write_all(event.volume),
+            Format::Fio => Ok(()),
             format if format.has_volumes() => Ok(()),
             Format::Msr => write!(name, "_{device}"),
             Format::Blktrace
@@ -497,8 +507,7 @@ impl Reader {
             _ => write!(name, "device {device}"),
         };
         written.expect("a buffer in memory takes all");
-        let is_named = name.first().is_none_or(|byte| *byte == b'_');
-        if is_named {
+        if name.is_empty() || self.format == Format::Msr {
             name.splice(..0, event.name.iter().copied());
         }
         self.origins.of(name, false)
@@ -520,18 +529,17 @@ impl Reader {
             sectors: request.extent.sectors.into(),
             ..Event::new(Kind::Data(request.op))
         };
-        let Some((whole, rest)) = self.layout.place(&event)? else {
+        let Some((start, sectors)) = self.layout.place(&event)? else {
             self.notes.other_devices += 1;
             return Ok(());
         };
         if !self.keeps(&request) {
             return Ok(());
         }
-        for (start, sectors) in std::iter::once(whole).chain(rest) {
-            let extent = extent(request.op, start, sectors)?;
-            self.put(Request { extent, ..request })?;
-        }
-        Ok(())
+        let extent = extent(request.op, start, sectors)?;
+        let request = Request { extent, ..request };
+        self.put(request)?;
+        self.put_rest(request)
     }
 
     /// Puts a request into the sorting window and counts it if it was out of order.

@@ -217,13 +217,14 @@ impl Table {
         let device = match volume.map(|word| (word, decimal(word))) {
             None => 0,
             Some((_, Some(number))) => number,
-            Some((word, None)) => self.volumes.number(word, "volumes")?,
+            // Downwards, so that a volume with a name is none of those with a number.
+            Some((word, None)) => u64::MAX - self.volumes.number(word, "volumes")?,
         };
-        let name = process.or(volume).unwrap_or_default();
         Ok(Line::Event(Event {
             at,
             device,
-            name,
+            name: process.or(volume).unwrap_or_default(),
+            volume: volume.unwrap_or_default(),
             ..event
         }))
     }

@@ -306,6 +306,19 @@ fn tenants_have_their_own_parts_and_are_origins() {
         .map(|short| (short.2, short.4))
         .collect();
     assert_eq!(named, [(8, "8,0"), (GIB + 8, "259,3")]);
+    let columns = "time_ns,op,sector,sectors,volume,process";
+    let options = Options {
+        columns: Some(columns.parse().unwrap()),
+        ..options
+    };
+    // A volume of the number 0 is not the first one with a name.
+    let volumes = "1 R 0 8 root p\n2 R 8 8 0 p\n3 W 16 8 root q\n";
+    let loaded = load(volumes, None, options).unwrap();
+    let named: Vec<_> = shorts(&loaded)
+        .iter()
+        .map(|short| (short.2, short.4))
+        .collect();
+    assert_eq!(named, [(0, "root"), (GIB + 8, "0"), (16, "root")]);
 }
 
 /// `0,R,0,8,p` and a line end, by `xz -0`.
@@ -406,6 +419,19 @@ fn workload_of_a_trace_takes_speed_range_compaction_and_columns() {
     let whole = vec![(0, 0), (1_000, 2_097_152), (2_000, 8)];
     assert_eq!(told("", 1 << 40), Ok(whole));
     assert_eq!(told(",speed=0.5", 1 << 40).unwrap()[2], (4_000, 8));
+    let late = told(",speed=0.000001,repeat=3", 1 << 40).unwrap();
+    assert_eq!(late.last(), Some(&(6_000_000_000, 8)));
+    std::fs::write(
+        format!("{path}.late"),
+        "0 R 0 512\n99999999999999 R 0 512\n",
+    )
+    .unwrap();
+    let late = stream(
+        &format!("{path}.late:{columns},speed=0.000001"),
+        Bytes(1 << 20),
+    );
+    let late = late.unwrap_err();
+    assert!(late.ends_with("584 years, found speed=0.000001"), "{late}");
     assert_eq!(
         told(",range=1k-1GiB", 1 << 40),
         Ok(vec![(0, 0), (2_000, 6)])

@@ -80,34 +80,39 @@ impl Results {
     /// Records of the jobs.
     pub(crate) fn jobs(&self) -> Vec<JobResult> {
         let jobs = self.jobs.iter();
-        jobs.map(|(job, measured)| record(&job.name, job, measured))
-            .collect()
+        jobs.map(|(job, measured)| JobResult {
+            in_group: job.is_grouped && self.members(job.group).nth(1).is_some(),
+            ..record(&job.name, job, measured)
+        })
+        .collect()
     }
 
-    /// Records of the reporting groups; none if each job is a group, or all are one job.
+    /// Records of the groups of several jobs that are reported together.
     pub(crate) fn groups(&self) -> Vec<JobResult> {
         let last = self.jobs.last().map_or(0, |(job, _)| job.group);
-        if last + 1 == self.jobs.len() {
-            return Vec::new();
-        }
         let group = |number: usize| {
-            let members = self.jobs.iter().filter(|(job, _)| job.group == number);
+            self.members(number).nth(1)?;
+            let (first, _) = self.members(number).next()?;
             let mut all = Measured::default();
             let (mut clones, mut names) = (0, Vec::new());
-            for (job, measured) in members {
+            for (job, measured) in self.members(number) {
                 all.merge(measured);
                 clones += job.clones;
                 names.push(job.name.as_str());
             }
             let job = Job {
-                name: String::new(),
-                group: number,
                 clones,
-                ramp: Ns::ZERO,
+                ..first.clone()
             };
-            record(&names.join(" + "), &job, &all)
+            Some(record(&names.join(" + "), &job, &all))
         };
-        (0..=last).map(group).collect()
+        (0..=last).filter_map(group).collect()
+    }
+
+    /// Jobs of the group `number` that are reported together.
+    fn members(&self, number: usize) -> impl Iterator<Item = &(Job, Measured)> {
+        let jobs = self.jobs.iter();
+        jobs.filter(move |(job, _)| job.is_grouped && job.group == number)
     }
 }
 
@@ -144,6 +149,8 @@ fn record(name: &str, job: &Job, measured: &Measured) -> JobResult {
     JobResult {
         name: name.to_owned(),
         group: job.group as u64,
+        in_group: false,
+        options: job.options.clone(),
         clones: u64::from(job.clones),
         start_ns: start.0,
         runtime_ns: runtime,
