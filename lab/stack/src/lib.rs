@@ -36,6 +36,7 @@ pub mod soak;
 mod steady;
 mod sweep;
 mod timeline;
+pub mod validate;
 mod volatile;
 mod zones;
 

@@ -283,7 +283,7 @@ fn drives_of(host: &str) -> Vec<&'static str> {
 pub(crate) fn kind_of(drive: &str) -> &str {
     match drive {
         "bytefs-emulator" => "byte",
-        "zn540" => "zns",
+        "zn540" | "zn540-1tb" => "zns",
         "hyfim-ocssd" => "ocssd",
         "skybyte" | "skybyte-channel" | "6600-ion" => "block",
         other => other,

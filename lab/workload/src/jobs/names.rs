@@ -31,7 +31,7 @@ pub(super) fn effect(name: &str) -> Effect {
 }
 
 /// Options that are honoured, for suggestions.
-pub(super) const HONOURED: [&str; 80] = [
+pub(super) const HONOURED: [&str; 82] = [
     "allrandrepeat",
     "ba",
     "blockalign",
@@ -58,6 +58,7 @@ pub(super) const HONOURED: [&str; 80] = [
     "filesize",
     "fill_device",
     "fill_fs",
+    "flow",
     "fsync",
     "fsync_on_close",
     "group_reporting",
@@ -112,6 +113,7 @@ pub(super) const HONOURED: [&str; 80] = [
     "write_barrier",
     "write_hint",
     "writefua",
+    "zone_append",
 ];
 
 /// Options of fio about engines, processors, buffers, output and checks of contents.
@@ -237,8 +239,8 @@ const IGNORED: [&str; 116] = [
 /// Options that would change the load, with the reason for which they are refused.
 const REFUSED: [(&[&str], &str); 9] = [
     (
-        &["flow", "flow_id", "flow_sleep", "flow_watermark"],
-        "flow control between jobs is not simulated",
+        &["flow_id", "flow_sleep", "flow_watermark"],
+        "one flow without pauses is simulated",
     ),
     (
         &[

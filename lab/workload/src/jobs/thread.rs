@@ -33,6 +33,7 @@ pub struct Thread {
     requests: Requests,
     pace: Pace,
     depth: u32,
+    flow: u64,
     /// Time after which requests are issued.
     start: Ns,
     /// Time after which none is issued, from `start`.
@@ -60,6 +61,7 @@ impl Thread {
             requests,
             pace: options.pace.clone(),
             depth: options.depth(),
+            flow: options.flow,
             start: from + Ns(rng.below(to.since(from).0 + 1)),
             end: runtime.map(|runtime| runtime + options.pace.ramp),
             rng,
@@ -76,6 +78,12 @@ impl Thread {
     #[must_use]
     pub const fn depth(&self) -> u32 {
         self.depth
+    }
+
+    /// Share of the thread in the requests of all threads that have one; 0 for no share.
+    #[must_use]
+    pub const fn flow(&self) -> u64 {
+        self.flow
     }
 
     /// Time from the release of the thread after which it issues requests.
