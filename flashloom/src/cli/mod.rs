@@ -47,6 +47,7 @@ mod soak;
 mod told;
 mod trace;
 mod ui;
+mod validate;
 mod watch;
 mod zonefs;
 mod zones;
@@ -101,6 +102,7 @@ enum Command {
     Soak(soak::Soak),
     Memory(memory::Memory),
     Reproduce(reproduce::Reproduce),
+    Validate(validate::Validate),
     Completions(manual::Completions),
     Man(manual::Man),
 }
@@ -118,6 +120,7 @@ impl Command {
             Self::Play(play) => play.run(),
             Self::Soak(soak) => soak.run(),
             Self::Reproduce(reproduce) => reproduce.run(),
+            Self::Validate(validate) => validate.run(),
             Self::Run(run) => run.run(),
             Self::Compare(compare) => compare.run(),
             Self::Memory(memory) => memory.run(),
@@ -136,6 +139,7 @@ impl Command {
             | Self::Play(_)
             | Self::Soak(_)
             | Self::Reproduce(_)
+            | Self::Validate(_)
             | Self::Run(_)
             | Self::Compare(_)
             | Self::Memory(_) => Ok(String::new()),

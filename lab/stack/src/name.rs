@@ -285,7 +285,8 @@ pub(crate) fn kind_of(drive: &str) -> &str {
         "bytefs-emulator" => "byte",
         "zn540" | "zn540-1tb" => "zns",
         "hyfim-ocssd" => "ocssd",
-        "skybyte" | "skybyte-channel" | "6600-ion" => "block",
+        "skybyte" | "skybyte-channel" | "6600-ion" | "7450-max" | "7450-pro" | "p5520"
+        | "pe8110" | "pm9a3" | "wd-960" | "cm7-r" | "970-pro" | "980-pro" => "block",
         other => other,
     }
 }

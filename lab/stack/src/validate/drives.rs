@@ -1,7 +1,7 @@
 //! The preset of a measured drive, scaled to a size that runs in seconds.
 //!
 //! Invariant: dies, planes, channels, times and the share of spare flash are those of the preset; a
-//! zoned drive is not scaled.
+//! zoned drive has fewer zones, each of its full size.
 
 use super::rows::{Document, Experiment, Interface};
 use ssd::{DriveConfig, Preset};

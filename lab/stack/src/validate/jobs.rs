@@ -4,8 +4,9 @@
 
 use super::rows::{Document, Experiment, Job, Of, Word};
 use ssd::DriveConfig;
+use std::collections::BTreeMap;
 use std::fmt::Write;
-use units::GIB;
+use units::{Bytes, GIB};
 
 /// Requests of a job that runs alone, over all its clones.
 const REQUESTS: u64 = 40_000;
@@ -18,6 +19,11 @@ const RATED: [(u64, u64); 2] = [(4, 64), (4, 32)];
 const SHARED: f64 = 200e6;
 /// Capacities written under a uniform load, which an aged drive starts with, and under others.
 const WINDOWS: [f64; 2] = [2.1, 4.1];
+
+/// Zones of a region at most: a run that is cut writes two.
+const REGION: u64 = 3;
+/// Zones of a drive at least.
+const ZONES_LEAST: u64 = 16;
 
 /// Options that change nothing here: the engine keeps to one zone per job by itself, and has no
 /// scheduler.
@@ -82,6 +88,7 @@ impl Text<'_> {
             let value = match name.as_str() {
                 "rw" | "norandommap" | "iodepth" => continue,
                 name if WITHOUT_EFFECT.contains(&name) => continue,
+                "size" | "offset" | "offset_increment" if zoned => continue,
                 "size" | "offset" | "offset_increment" => self.place(&value)?,
                 "rate_iops" => split_rate(job, &value)?,
                 "fdp_pli" => {
@@ -92,12 +99,67 @@ impl Text<'_> {
             };
             let _ = writeln!(text, "{name}={value}");
         }
+        if zoned {
+            self.region(job, text);
+        }
         let (clones, depth) = self.depth(job);
         if !job.contains_key("numjobs") && clones > 1 {
             let _ = writeln!(text, "numjobs={clones}");
         }
         let _ = writeln!(text, "iodepth={depth}");
         Ok(())
+    }
+
+    /// Adds the zones of a job: regions of different offsets are beside each other.
+    fn region(&self, job: &Job, text: &mut String) {
+        let zone = self.config.zones.map_or(0, |zones| zones.capacity.0);
+        let (offset, _, len) = self.zones_of(job);
+        let before = self.regions().into_iter().filter(|(at, _)| *at < offset);
+        let base: u64 = before.map(|(_, zones)| zones).sum();
+        let _ = writeln!(
+            text,
+            "size={}\noffset={}\noffset_increment={}",
+            len * zone,
+            base * zone,
+            len * zone
+        );
+    }
+
+    /// The published offset of a job in zones, its clones, and the zones that each of them gets.
+    fn zones_of(&self, job: &Job) -> (u64, u64, u64) {
+        let zones = |name: &str| {
+            let word = job.get(name)?.to_string();
+            word.strip_suffix('z')?.parse::<u64>().ok()
+        };
+        let len = zones("size").unwrap_or(REGION).clamp(1, REGION);
+        (zones("offset").unwrap_or(0), self.depth(job).0, len)
+    }
+
+    /// Zones at each offset of the jobs.
+    fn regions(&self) -> BTreeMap<u64, u64> {
+        let mut regions: BTreeMap<u64, u64> = BTreeMap::new();
+        for job in self.experiment.job.all() {
+            let (offset, clones, len) = self.zones_of(job);
+            let zones = regions.entry(offset).or_default();
+            *zones = (*zones).max(clones * len);
+        }
+        regions
+    }
+
+    /// The zoned drive with as many zones as the jobs use.
+    pub(super) fn with_fewer_zones(&self) -> DriveConfig {
+        let mut config = self.config.clone();
+        let Some(zones) = config.zones else {
+            return config;
+        };
+        let capacity = zones.capacity.0;
+        let all = config.capacity.0 / capacity;
+        let used: u64 = self.regions().values().sum();
+        let used = used.max(ZONES_LEAST).min(all);
+        let fewer = u32::try_from(all - used).unwrap_or(0);
+        config.capacity = Bytes(used * capacity);
+        config.geometry.blocks_per_plane -= fewer;
+        config
     }
 
     /// Order of the requests; a mix of reads alone is a job of reads.
@@ -124,11 +186,6 @@ impl Text<'_> {
     fn place(&self, value: &str) -> Result<String, String> {
         if value.ends_with('%') {
             return Ok(value.to_owned());
-        }
-        if let Some(zones) = value.strip_suffix('z') {
-            let config = self.config.zones.ok_or("zones on a drive without zones")?;
-            let zones: u64 = zones.parse().map_err(|_| "a number of zones".to_owned())?;
-            return Ok((zones * config.capacity.0).to_string());
         }
         let bytes = bytes(value).ok_or_else(|| format!("the size {value:?} has no meaning"))?;
         Ok(((bytes as f64 * self.factor) as u64 / (1 << 20) * (1 << 20)).to_string())

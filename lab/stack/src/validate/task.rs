@@ -38,6 +38,7 @@ impl Task {
             config: &config,
             factor,
         };
+        let smaller = text.with_fewer_zones();
         let host = host(text.is_polled());
         if let Some(command) = &experiment.zone {
             if experiment.beside.is_some() {
@@ -45,7 +46,7 @@ impl Task {
             }
             return Ok(Self {
                 name: text.name(),
-                work: Work::Zone(Box::new((config, host, command.clone()))),
+                work: Work::Zone(Box::new((smaller, host, command.clone()))),
             });
         }
         let jobs = text.made()?;
@@ -57,7 +58,7 @@ impl Task {
         };
         let name = text.name();
         Ok(Self {
-            work: Work::Jobs(Box::new(plan(config, past, jobs, host)?)),
+            work: Work::Jobs(Box::new(plan(smaller, past, jobs, host)?)),
             name,
         })
     }

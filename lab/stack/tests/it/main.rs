@@ -20,6 +20,7 @@ mod repeat;
 mod reproduce;
 mod space;
 mod steady;
+mod validate;
 mod zones;
 
 use report::record::Run;
