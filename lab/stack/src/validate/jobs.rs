@@ -46,7 +46,7 @@ impl Text<'_> {
             || (self.experiment.kind == "datasheet" && values.iter().any(|v| wears(&v.what)))
     }
 
-    /// The job file.
+    /// The text of the job file.
     ///
     /// # Errors
     /// The reason why the jobs cannot run.

@@ -12,9 +12,9 @@ use units::Ns;
 /// Quantities of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// Quantities of reads.
+    /// Quantities of reads, latencies in ns.
     pub read: BTreeMap<String, f64>,
-    /// Quantities of writes.
+    /// Quantities of writes, latencies in ns.
     pub write: BTreeMap<String, f64>,
     /// Quantities of all requests, or of the commands to zones.
     pub all: BTreeMap<String, f64>,

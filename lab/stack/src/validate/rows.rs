@@ -81,7 +81,7 @@ pub enum Interface {
     Zoned,
     /// Blocks with placement handles.
     Fdp,
-    /// Cache lines.
+    /// Cache lines of memory on the drive.
     Memory,
 }
 
@@ -93,7 +93,7 @@ pub struct Experiment {
     pub kind: String,
     /// Key of the source, and the place in it after a colon.
     pub source: String,
-    /// Jobs of fio.
+    /// Jobs of fio that run at the same time.
     #[serde(default)]
     pub job: OneOrMore,
     /// State of the drive before the experiment.
@@ -117,7 +117,7 @@ pub struct Experiment {
     /// Regions that a drive without zones is written by, in order, as if it had zones.
     #[serde(default)]
     pub zones: Option<toml::Value>,
-    /// Commands to zones.
+    /// Commands to zones in place of jobs.
     #[serde(default)]
     pub zone: Option<ZoneCommand>,
     /// Load beside the commands to zones.
@@ -141,7 +141,7 @@ pub struct Experiment {
     /// Remarks on the experiment.
     #[serde(default)]
     pub note: String,
-    /// Measured values.
+    /// Measured values, at least one.
     pub values: Vec<Value>,
 }
 
@@ -149,7 +149,7 @@ pub struct Experiment {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
-    /// Erased.
+    /// Erased, or never written before.
     Fresh,
     /// Written once, in order.
     Full,
@@ -161,7 +161,7 @@ pub enum State {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ZoneCommand {
-    /// The command.
+    /// The command whose time is measured.
     #[serde(rename = "do")]
     pub action: Action,
     /// Share of the zone that is written before.
@@ -177,13 +177,13 @@ pub struct ZoneCommand {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Action {
-    /// Opens the zone.
+    /// Opens an empty zone by command.
     Open,
-    /// Closes the zone.
+    /// Closes a zone opened by command.
     Close,
-    /// Makes the zone full.
+    /// Makes a partly written zone full.
     Finish,
-    /// Makes the zone empty.
+    /// Makes a written zone empty.
     Reset,
     /// Writes the first block of a zone that was opened by command.
     FirstWrite,
@@ -208,7 +208,7 @@ impl Default for OneOrMore {
 }
 
 impl OneOrMore {
-    /// The jobs.
+    /// The jobs, in the order of the file.
     #[must_use]
     pub fn all(&self) -> &[Job] {
         match self {
@@ -225,13 +225,13 @@ pub type Job = BTreeMap<String, Word>;
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(untagged)]
 pub enum Word {
-    /// A switch.
+    /// A switch that is on or off.
     Flag(bool),
-    /// A whole number.
+    /// A whole number, such as a depth.
     Whole(u64),
-    /// A share.
+    /// A share of all bytes.
     Share(f64),
-    /// Text.
+    /// Text, such as a size.
     Text(String),
 }
 
@@ -246,7 +246,7 @@ impl fmt::Display for Word {
     }
 }
 
-/// One measured value.
+/// One measured value with its unit.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Value {
@@ -254,7 +254,7 @@ pub struct Value {
     pub what: String,
     /// Unit of the value.
     pub unit: String,
-    /// The published value.
+    /// The published value, above 0.
     pub real: f64,
     /// Direction of the requests that the value covers: read or write.
     #[serde(default)]
@@ -264,17 +264,17 @@ pub struct Value {
     pub fitted: bool,
 }
 
-/// Direction of requests.
+/// Direction of the requests of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Of {
-    /// Reads.
+    /// Reads of the host.
     Read,
-    /// Writes.
+    /// Writes of the host.
     Write,
 }
 
-/// The embedded documents.
+/// The embedded documents, by drive.
 ///
 /// # Errors
 /// The first fault of each malformed document.

@@ -21,7 +21,7 @@ pub struct Row {
     pub what: String,
     /// Unit of the values.
     pub unit: String,
-    /// The published value.
+    /// The published value in this unit.
     pub real: f64,
     /// The model's value; `None` if it was not run.
     pub measured: Option<f64>,

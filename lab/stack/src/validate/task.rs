@@ -87,7 +87,7 @@ impl Task {
         format!("{:?}", self.work)
     }
 
-    /// Runs the task.
+    /// Runs the task to its end.
     ///
     /// # Errors
     /// The reason why it failed.
