@@ -58,7 +58,7 @@ struct Live {
     in_flight: u32,
     /// Slots without a request.
     free: Vec<u32>,
-    /// Requests issued.
+    /// Requests issued since its release.
     issued: u64,
 }
 
