@@ -2,6 +2,7 @@
 //! interface only.
 
 mod large;
+mod products;
 
 use crate::config::{
     CacheHolds, Collection, Controller, DriveConfig, Flash, Interface, Mapping, Placements,
@@ -12,6 +13,7 @@ use crate::raw::RawConfig;
 use crate::zoned::{Unwritten, ZoneConfig};
 use large::micron_6600_ion;
 use nand::{Faults, Geometry, Timing};
+use products::product;
 use units::{Bytes, GIB, KIB, MIB, Ns};
 
 /// A drive configuration with a name.
@@ -69,6 +71,11 @@ pub const PRESETS: &[Preset] = &[
         config: zn540,
     },
     Preset {
+        name: "zn540-1tb",
+        help: "the same of 1 TB: 904 zones",
+        config: zn540_1tb,
+    },
+    Preset {
         name: "hyfim-ocssd",
         help: "the open-channel drive of HyFiM: 8 channels of 2 units, 508 GB for files",
         config: hyfim_ocssd,
@@ -87,6 +94,51 @@ pub const PRESETS: &[Preset] = &[
         name: "6600-ion",
         help: "a drive of QLC like Micron's 6600 ION of 61.44 TB, mapped in units of 16 KiB",
         config: micron_6600_ion,
+    },
+    Preset {
+        name: "7450-max",
+        help: "a Micron 7450 MAX of 800 GB: TLC of 176 layers, 1 TiB",
+        config: || product("7450-max"),
+    },
+    Preset {
+        name: "7450-pro",
+        help: "a Micron 7450 PRO of 960 GB: TLC of 176 layers, 1 TiB",
+        config: || product("7450-pro"),
+    },
+    Preset {
+        name: "p5520",
+        help: "a Solidigm D7-P5520 of 1,920 GB: TLC, 2 TiB assumed",
+        config: || product("p5520"),
+    },
+    Preset {
+        name: "pe8110",
+        help: "an SK Hynix PE8110 of 960 GB: TLC, 1 TiB assumed",
+        config: || product("pe8110"),
+    },
+    Preset {
+        name: "pm9a3",
+        help: "a Samsung PM9A3 of 960 GB: TLC, 1 TiB assumed",
+        config: || product("pm9a3"),
+    },
+    Preset {
+        name: "wd-960",
+        help: "a Western Digital drive of 960 GB: TLC, 1 TiB assumed",
+        config: || product("wd-960"),
+    },
+    Preset {
+        name: "cm7-r",
+        help: "a Kioxia CM7-R of 3,840 GB: TLC, 4 TiB assumed",
+        config: || product("cm7-r"),
+    },
+    Preset {
+        name: "970-pro",
+        help: "a Samsung 970 PRO of 1 TB: MLC, 1 TiB assumed",
+        config: || product("970-pro"),
+    },
+    Preset {
+        name: "980-pro",
+        help: "a Samsung 980 PRO of 1 TB without its SLC cache: TLC, 1 TiB",
+        config: || product("980-pro"),
     },
 ];
 
@@ -300,6 +352,21 @@ fn zn540() -> DriveConfig {
         },
         zones: Some(ZN540),
         ..generic
+    }
+}
+
+/// The smallest ZN540, of 1 TB: 904 zones, as `nvmebenchmarks` states. The rest is that of the
+/// largest one, for want of a source on the dies of either.
+fn zn540_1tb() -> DriveConfig {
+    let large = zn540();
+    DriveConfig {
+        name: "zn540-1tb".to_owned(),
+        capacity: Bytes(904 * 1077 * MIB),
+        geometry: Geometry {
+            blocks_per_plane: 904 + 24 + 1,
+            ..large.geometry
+        },
+        ..large
     }
 }
 

@@ -313,6 +313,14 @@ pub(crate) const EXAMPLES: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "validate",
+        &[
+            "flashloom validate --list",
+            "flashloom validate zn540 --kind zone-state --verbose",
+            "flashloom validate 7450-max --against fio.json",
+        ],
+    ),
+    (
         "completions",
         &["flashloom completions bash", "flashloom completions zsh"],
     ),

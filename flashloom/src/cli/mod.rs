@@ -48,6 +48,7 @@ mod soak;
 mod told;
 mod trace;
 mod ui;
+mod validate;
 mod watch;
 mod zonefs;
 mod zones;
@@ -104,6 +105,7 @@ enum Command {
     Soak(soak::Soak),
     Memory(memory::Memory),
     Reproduce(reproduce::Reproduce),
+    Validate(validate::Validate),
     Completions(manual::Completions),
     Man(manual::Man),
 }
@@ -121,6 +123,7 @@ impl Command {
             Self::Play(play) => play.run(),
             Self::Soak(soak) => soak.run(),
             Self::Reproduce(reproduce) => reproduce.run(),
+            Self::Validate(validate) => validate.run(),
             Self::Run(run) => run.run(),
             Self::Compare(compare) => compare.run(),
             Self::Memory(memory) => memory.run(),
@@ -139,6 +142,7 @@ impl Command {
             | Self::Play(_)
             | Self::Soak(_)
             | Self::Reproduce(_)
+            | Self::Validate(_)
             | Self::Run(_)
             | Self::Compare(_)
             | Self::Memory(_) => Ok(String::new()),

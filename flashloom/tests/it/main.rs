@@ -27,6 +27,7 @@ mod soak;
 mod space;
 mod tcp;
 mod traces;
+mod validate;
 mod zonefs;
 
 use serde_json::Value;

@@ -209,4 +209,7 @@ pub enum StackError {
         /// Requests that never completed.
         in_flight: u64,
     },
+    /// A drive on which an experiment cannot be executed.
+    #[error("the drive does not execute {0}")]
+    Jobs(String),
 }

@@ -38,6 +38,7 @@ mod steady;
 mod sweep;
 mod timeline;
 mod used;
+pub mod validate;
 mod volatile;
 mod zones;
 

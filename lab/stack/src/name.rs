@@ -283,9 +283,10 @@ fn drives_of(host: &str) -> Vec<&'static str> {
 pub(crate) fn kind_of(drive: &str) -> &str {
     match drive {
         "bytefs-emulator" => "byte",
-        "zn540" => "zns",
+        "zn540" | "zn540-1tb" => "zns",
         "hyfim-ocssd" => "ocssd",
-        "skybyte" | "skybyte-channel" | "6600-ion" => "block",
+        "skybyte" | "skybyte-channel" | "6600-ion" | "7450-max" | "7450-pro" | "p5520"
+        | "pe8110" | "pm9a3" | "wd-960" | "cm7-r" | "970-pro" | "980-pro" => "block",
         other => other,
     }
 }

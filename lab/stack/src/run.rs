@@ -31,7 +31,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::rc::Rc;
-use units::{Ns, Refusals, Refused};
+use units::{Bytes, Ns, Refusals, Refused};
 use workload::{Labels, Pacing, Placing, Workload, WorkloadError};
 
 /// The requests of a run and their results.
@@ -331,6 +331,8 @@ fn run_blocks_on(
         };
         return begun.finish(&workload, start, seen);
     };
+    let zone = plan.drive.zones.map_or(Bytes(0), |zones| zones.capacity);
+    let jobs = &jobs.in_zones(zone);
     let handles = u16::try_from(handles).unwrap_or(u16::MAX);
     let opened = jobs.open(offered, handles, seed);
     let mut opened = opened.map_err(WorkloadError::from)?;

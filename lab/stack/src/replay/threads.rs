@@ -36,8 +36,10 @@ enum State {
     Running,
     /// Waits until no request is in flight.
     Draining,
-    /// Waits for the end of a flush.
+    /// Waits for the end of a flush or of the reset of a zone.
     Flushing,
+    /// Has issued more than its share, and waits for requests of other threads.
+    Held,
     /// Waits until this time.
     Sleeping(Ns),
     /// Has issued its last request.
@@ -56,6 +58,8 @@ struct Live {
     in_flight: u32,
     /// Slots without a request.
     free: Vec<u32>,
+    /// Requests issued since its release.
+    issued: u64,
 }
 
 /// A request in flight, or none.
@@ -82,6 +86,8 @@ struct Work {
     labels: Labels,
     failure: Option<StackError>,
     taken: u64,
+    /// Requests of the threads that have a share, and one more; the sum of their shares.
+    flow: (u64, u64),
     /// Threads that have not ended: of each phase, of each job, and in all.
     of_phases: Vec<u32>,
     of_jobs: Vec<u32>,
@@ -125,6 +131,7 @@ impl Threads {
                 labels: opened.labels.clone(),
                 failure: None,
                 taken: 0,
+                flow: (1, 0),
                 of_phases: Vec::new(),
                 of_jobs: Vec::new(),
                 left: 0,
@@ -142,6 +149,8 @@ impl Threads {
         work.left = count;
         work.of_jobs = vec![0; opened.jobs.len()];
         work.of_phases = vec![0; count];
+        let shares = opened.threads.iter().map(|(_, thread)| thread.flow());
+        work.flow = (1, shares.sum());
         for (number, (order, thread)) in opened.threads.into_iter().enumerate() {
             work.of_jobs[order.job] += 1;
             work.of_phases[order.phase] += 1;
@@ -153,6 +162,7 @@ impl Threads {
                 released: Ns::ZERO,
                 in_flight: 0,
                 free: Vec::new(),
+                issued: 0,
             };
             work.threads.push(live);
         }
@@ -186,12 +196,21 @@ impl Threads {
             if live.in_flight == live.thread.depth() {
                 break;
             }
+            if is_ahead(live, work.flow) {
+                live.state = State::Held;
+                break;
+            }
             let now = self.sim.now().since(live.released);
             let next = live.thread.next(now, live.in_flight);
             if let Next::Issue(request) = next {
                 live.in_flight += 1;
-                if request.op == Op::Flush {
+                if matches!(request.op, Op::Flush | Op::ZoneReset) {
                     live.state = State::Flushing;
+                }
+                live.issued += 1;
+                if live.thread.flow() > 0 {
+                    work.flow.0 += 1;
+                    self.let_go(work);
                 }
                 let is_own = own.is_some();
                 let slot = own.take().unwrap_or_else(|| self.free_slot(work, number));
@@ -219,7 +238,20 @@ impl Threads {
                 _ => live.state = State::Draining,
             }
         }
+        if let (Some(slot), State::Held) = (own, work.threads[number].state) {
+            work.threads[number].free.push(slot as u32);
+        }
         has_begun
+    }
+
+    /// Wakes threads that waited for requests of others and are no longer ahead of their share.
+    fn let_go(&self, work: &mut Work) {
+        for live in &mut work.threads {
+            if live.state == State::Held && !is_ahead(live, work.flow) {
+                live.state = State::Running;
+                self.sim.wake(live.id);
+            }
+        }
     }
 
     /// A slot without a request, which is added if the thread has none.
@@ -317,7 +349,7 @@ impl Threads {
         let goes_on = match live.state {
             State::Running => live.in_flight <= live.thread.refill(),
             State::Draining => live.in_flight == 0,
-            State::Flushing => op == Op::Flush,
+            State::Flushing => matches!(op, Op::Flush | Op::ZoneReset),
             _ => false,
         };
         if goes_on {
@@ -350,7 +382,7 @@ impl Threads {
                 live.thread.stop();
                 match live.state {
                     State::Waiting => self.close(work, other),
-                    State::Sleeping(_) => {
+                    State::Sleeping(_) | State::Held => {
                         live.state = State::Running;
                         self.sim.wake(live.id);
                     }
@@ -368,6 +400,7 @@ impl Threads {
     fn close(&self, work: &mut Work, number: usize) {
         let live = &mut work.threads[number];
         live.state = State::Ended;
+        work.flow.1 -= live.thread.flow();
         work.of_phases[live.order.phase] -= 1;
         work.of_jobs[live.order.job] -= 1;
         work.left -= 1;
@@ -375,6 +408,7 @@ impl Threads {
         for &slot in &live.free {
             self.sim.end_record(work.slots[slot as usize].id);
         }
+        self.let_go(work);
     }
 
     /// Runs the jobs again, if the run is to become steady and has not.
@@ -410,6 +444,14 @@ impl Threads {
         let work = self.work.borrow();
         read(&work.meter, &work.labels, &work.results)
     }
+}
+
+/// Whether a thread has issued more than its share of the requests of all that have one, by the
+/// rule of fio: the ratio of requests exceeds that of the shares.
+fn is_ahead(live: &Live, (issued, shares): (u64, u64)) -> bool {
+    let share = live.thread.flow();
+    let ratio = |count: u64, of: u64| u128::from(count) * u128::from(of);
+    share > 0 && live.issued > 0 && ratio(live.issued, shares) > ratio(share, issued)
 }
 
 fn check_depth(opened: &Opened) -> Result<(), StackError> {

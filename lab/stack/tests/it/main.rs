@@ -22,6 +22,7 @@ mod reproduce;
 mod space;
 mod steady;
 mod used;
+mod validate;
 mod zones;
 
 use report::record::Run;

@@ -128,7 +128,8 @@ pub enum WorkloadError {
 
 impl Workload {
     /// Reads a workload: `randwrite:bs=4k,ops=1000`, `a.csv.zst:depth=8`,
-    /// `b.fio`. A name of a preset wins over a file of that name.
+    /// `b.fio`. A name of a preset wins over a file of that name. A text of several lines that
+    /// opens a section is itself the contents of a job file.
     ///
     /// # Errors
     /// One sentence with the expected text and a suggestion, if a known name is similar.
@@ -136,6 +137,10 @@ impl Workload {
         let (name, params) = text.split_once(':').unwrap_or((text, ""));
         if let Some(preset) = PRESETS.iter().find(|p| p.name == name) {
             return Ok(Self::preset(text, &Spec::parse(preset, name, params)?));
+        }
+        if text.starts_with('[') && text.contains('\n') {
+            let spec = Spec::parse(&JOB, "job", "")?;
+            return Ok(Self::job(text, Jobs::parse(text)?, &spec));
         }
         if crate::files::asks_for_files(text) {
             return Err(WorkloadError::NeedsFiles {
@@ -146,7 +151,8 @@ impl Workload {
             return Err(unknown(name));
         };
         if jobs::is_job(path) {
-            Self::job(text, path, &Spec::parse(&JOB, path, params)?)
+            let spec = Spec::parse(&JOB, path, params)?;
+            Ok(Self::job(text, Jobs::read(path)?, &spec))
         } else {
             Ok(Self::trace(text, path, &Spec::parse(&TRACE, path, params)?))
         }
@@ -208,15 +214,14 @@ impl Workload {
         }
     }
 
-    fn job(text: &str, path: &str, spec: &Spec) -> Result<Self, WorkloadError> {
-        let (jobs, notes) = Jobs::read(path)?;
-        Ok(Self {
+    fn job(text: &str, (jobs, notes): (Jobs, Vec<String>), spec: &Spec) -> Self {
+        Self {
             text: text.to_owned(),
             pacing: Pacing::Threads,
             notes,
             placing: spec.placing(),
             source: Source::Jobs(jobs),
-        })
+        }
     }
 }
 

@@ -372,9 +372,9 @@ mod tests {
     #[test]
     fn refused_job_error_names_all_lines() {
         assert_eq!(
-            told("[a]\nflow=1\n"),
-            "a.fio:2: expected a job without flow (flow control between jobs is not simulated), \
-             found \"flow=1\""
+            told("[a]\nflow_id=1\n"),
+            "a.fio:2: expected a job without flow_id (one flow without pauses is simulated), \
+             found \"flow_id=1\""
         );
         assert_eq!(
             told("[a]\ninclude b.fio\n"),

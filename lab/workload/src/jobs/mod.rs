@@ -46,6 +46,8 @@ pub(crate) enum Direction {
 #[derive(Clone, Debug)]
 pub struct Jobs {
     sections: Arc<[Section]>,
+    /// Bytes of a zone of the drive; 0 without zones.
+    zone: u64,
 }
 
 /// Place of a thread among the jobs of its file.
@@ -105,8 +107,28 @@ impl Jobs {
     /// Reads the job file at `path`. Returns its notes too, one sentence each.
     pub(crate) fn read(path: &str) -> Result<(Self, Vec<String>), JobError> {
         let (sections, notes) = file::read(path)?;
+        Ok((Self::of(sections), notes))
+    }
+
+    /// Parses the text of a job file, and returns its notes too.
+    pub(crate) fn parse(text: &str) -> Result<(Self, Vec<String>), JobError> {
+        let (sections, notes) = file::parse("job", text)?;
+        Ok((Self::of(sections), notes))
+    }
+
+    fn of(sections: Vec<Section>) -> Self {
         let sections = sections.into();
-        Ok((Self { sections }, notes))
+        Self { sections, zone: 0 }
+    }
+
+    /// These jobs on a drive with zones of `capacity` bytes, one after the other: a job that
+    /// appends resets each zone before its first append to it.
+    #[must_use]
+    pub fn in_zones(&self, capacity: Bytes) -> Self {
+        Self {
+            sections: Arc::clone(&self.sections),
+            zone: capacity.0,
+        }
     }
 
     /// The threads of these jobs on a drive of `capacity` with `handles` placement handles, with
@@ -151,6 +173,7 @@ impl Jobs {
                 let seed = seed.child(options.seed.wrapping_mul(1 << 20).wrapping_add(number + 1));
                 let regions = layout.regions(job, clone)?;
                 let requests = Requests::new(section, regions, (origin, handles), seed);
+                let requests = requests.in_zones(self.zone);
                 opened
                     .threads
                     .push((order, Thread::new(options, requests, seed)));

@@ -41,7 +41,7 @@ pub(super) fn effect(name: &str) -> Effect {
 }
 
 /// Options that are honoured, for suggestions.
-pub(super) const HONOURED: [&str; 83] = [
+pub(super) const HONOURED: [&str; 85] = [
     "allrandrepeat",
     "ba",
     "blockalign",
@@ -68,6 +68,7 @@ pub(super) const HONOURED: [&str; 83] = [
     "filesize",
     "fill_device",
     "fill_fs",
+    "flow",
     "fsync",
     "fsync_on_close",
     "group_reporting",
@@ -125,6 +126,7 @@ pub(super) const HONOURED: [&str; 83] = [
     "write_barrier",
     "write_hint",
     "writefua",
+    "zone_append",
 ];
 
 /// Options of fio about engines, processors, buffers, output and checks of contents.
@@ -261,8 +263,8 @@ const REFUSED: [(&[&str], &str); 10] = [
         "the loads of fio's profiles are not simulated",
     ),
     (
-        &["flow", "flow_id", "flow_sleep", "flow_watermark"],
-        "flow control between jobs is not simulated",
+        &["flow_id", "flow_sleep", "flow_watermark"],
+        "one flow without pauses is simulated",
     ),
     (
         &[

@@ -46,6 +46,9 @@ pub(super) struct Options {
     pub(super) durable: Durable,
     pub(super) verify: Verify,
     pub(super) handles: Handles,
+    pub(super) appends: bool,
+    /// Share of the job in the requests of all jobs that have one; 0 for no share.
+    pub(super) flow: u64,
     pub(super) stonewall: bool,
     pub(super) wait_for: Option<String>,
     pub(super) new_group: bool,
@@ -184,6 +187,8 @@ impl Default for Options {
                 only: false,
             },
             handles: Handles::default(),
+            appends: false,
+            flow: 0,
             stonewall: false,
             wait_for: None,
             new_group: false,
@@ -253,6 +258,7 @@ impl Options {
                 )?;
             }
             "ioengine" => self.has_sync_engine = engine(value)?,
+            "flow" => self.flow = read(within(value, 1, 1_000_000), "a weight of at least 1")?,
             "iodepth" => self.iodepth = read(within(value, 1, 65_535), DEPTH)? as u32,
             "iodepth_low" => self.low = read(within(value, 0, 65_535), DEPTH)? as u32,
             "iodepth_batch_complete" | "iodepth_batch_complete_min" => {
@@ -392,6 +398,7 @@ impl Options {
                 let more = [("sync", true), ("dsync", true)];
                 durable.fua = choice(value, &[words.as_slice(), &more].concat())?;
             }
+            "zone_append" => self.appends = read(flag(value), FLAG)?,
             "writefua" => durable.fua = read(flag(value), FLAG)?,
             // A read is of durable data or of the buffer, which cannot be lost before it.
             "readfua" => drop(read(flag(value), FLAG)?),
@@ -561,8 +568,8 @@ mod tests {
             "an option of fio; did you mean iodepth"
         );
         assert_eq!(
-            refused("flow", "8"),
-            "a job without flow (flow control between jobs is not simulated)"
+            refused("flow_sleep", "8"),
+            "a job without flow_sleep (one flow without pauses is simulated)"
         );
         assert_eq!(refused("rw", "randreadwrite"), RW);
         assert_eq!(

@@ -39,6 +39,10 @@ pub(super) struct Requests {
     unflushed: u64,
     /// Whether a write has come since the last flush.
     is_dirty: bool,
+    /// Bytes of a zone whose first append follows a reset; 0 for none.
+    zone: u64,
+    /// Append that waits for the reset of its zone.
+    held: Option<Request>,
 }
 
 /// Placement handles of writes.
@@ -101,8 +105,16 @@ impl Requests {
             rng,
             unflushed: 0,
             is_dirty: false,
+            zone: 0,
+            held: None,
             options,
         }
+    }
+
+    /// These requests on zones of `capacity` bytes.
+    pub(super) fn in_zones(mut self, capacity: u64) -> Self {
+        self.zone = if self.options.appends { capacity } else { 0 };
+        self
     }
 
     /// The smallest size of requests in direction `direction`.
@@ -156,12 +168,20 @@ impl Requests {
 
     /// The next request in `direction`; `None` after the last pass.
     pub(super) fn next(&mut self, mut direction: Direction) -> Option<Request> {
+        if self.held.is_some() {
+            return self.held.take();
+        }
         loop {
             if self.left.0 == 0 || self.left.1 == 0 {
                 self.begin_pass()?;
                 direction = self.direction();
             }
             let made = self.make(direction);
+            let begins = |at: u64| (at * SECTOR).checked_rem(self.zone) == Some(0);
+            if made.op == Op::Append && begins(made.extent.start.0) {
+                self.held = Some(made);
+                return Some(self.request(Op::ZoneReset, Extent::new(made.extent.start.0, 0)));
+            }
             if !self.checks {
                 return Some(made);
             }
@@ -233,6 +253,7 @@ impl Requests {
         self.left = (self.left.0 - 1, self.left.1.saturating_sub(size));
         let op = match direction {
             Direction::Read => Op::Read,
+            Direction::Write if self.options.appends => Op::Append,
             Direction::Write => Op::Write,
             Direction::Trim => Op::Trim,
         };

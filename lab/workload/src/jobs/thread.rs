@@ -34,6 +34,7 @@ pub struct Thread {
     pace: Pace,
     depth: u32,
     refill: u32,
+    flow: u64,
     /// Time after which requests are issued.
     start: Ns,
     /// Time after which none is issued, from `start`.
@@ -62,6 +63,7 @@ impl Thread {
             pace: options.pace.clone(),
             depth: options.depth(),
             refill: options.refill(),
+            flow: options.flow,
             start: from + Ns(rng.below(to.since(from).0 + 1)),
             end: runtime.map(|runtime| runtime + options.pace.ramp),
             rng,
@@ -85,6 +87,12 @@ impl Thread {
     #[must_use]
     pub const fn refill(&self) -> u32 {
         self.refill
+    }
+
+    /// Share of the thread in the requests of all threads that have one; 0 for no share.
+    #[must_use]
+    pub const fn flow(&self) -> u64 {
+        self.flow
     }
 
     /// Time from the release of the thread after which it issues requests.

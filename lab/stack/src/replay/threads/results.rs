@@ -67,7 +67,7 @@ impl Results {
         }
         let index = match op {
             Op::Read => 0,
-            Op::Write => 1,
+            Op::Write | Op::Append => 1,
             Op::Trim => 2,
             _ => 3,
         };

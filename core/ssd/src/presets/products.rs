@@ -1,0 +1,159 @@
+//! Presets of products, as far as public facts go.
+//!
+//! Facts, each with its source: kind of flash and capacities (the makers' datasheets, in
+//! `lab/stack/validate`), and the rows of [`PRODUCTS`] that say so. Assumed for all, since no source
+//! says: dies of 64 GiB, two planes, blocks of 1,152 pages of 16 KiB, the times of the parts `tlc`
+//! and `mlc`, the times of the firmware, and a write buffer of two programs a die. No number is
+//! taken from a measurement that `flashloom validate` compares.
+
+use super::generic;
+use crate::config::{Controller, DriveConfig, Flash, Interface, Wear};
+use nand::{Geometry, Part, Timing};
+use units::{Bytes, GIB, KIB};
+
+/// Facts of one product.
+struct Product {
+    name: &'static str,
+    /// Capacity for the host, 10^9 bytes: from the datasheet.
+    gb: u64,
+    /// Flash, in dies of 64 GiB.
+    dies: u32,
+    channels: u32,
+    part: &'static str,
+    /// Bus of the flash, MB/s; 0 for that of the part.
+    bus_mb: u64,
+}
+
+/// Products, by facts and assumptions.
+const PRODUCTS: [Product; 9] = [
+    // Flash of 1 TiB: `ssdiq`. 176 layers with a bus of 1,600 MT/s: `micron-176`. 8 channels:
+    // assumed.
+    Product {
+        name: "7450-max",
+        gb: 800,
+        dies: 16,
+        channels: 8,
+        part: "tlc",
+        bus_mb: 1_600,
+    },
+    // Flash: assumed to be that of the MAX of 800 GB, which differs in its spare space.
+    Product {
+        name: "7450-pro",
+        gb: 960,
+        dies: 16,
+        channels: 8,
+        part: "tlc",
+        bus_mb: 1_600,
+    },
+    // Flash of 2 TiB, 16 channels, bus of the part: assumed.
+    Product {
+        name: "p5520",
+        gb: 1_920,
+        dies: 32,
+        channels: 16,
+        part: "tlc",
+        bus_mb: 0,
+    },
+    // Flash of 1 TiB, 8 channels, bus of the part: assumed.
+    Product {
+        name: "pe8110",
+        gb: 960,
+        dies: 16,
+        channels: 8,
+        part: "tlc",
+        bus_mb: 0,
+    },
+    // As the PE8110.
+    Product {
+        name: "pm9a3",
+        gb: 960,
+        dies: 16,
+        channels: 8,
+        part: "tlc",
+        bus_mb: 0,
+    },
+    // As the PE8110.
+    Product {
+        name: "wd-960",
+        gb: 960,
+        dies: 16,
+        channels: 8,
+        part: "tlc",
+        bus_mb: 0,
+    },
+    // Flash of 4 TiB, 16 channels, bus of the part: assumed.
+    Product {
+        name: "cm7-r",
+        gb: 3_840,
+        dies: 64,
+        channels: 16,
+        part: "tlc",
+        bus_mb: 0,
+    },
+    // MLC of 64 layers: its datasheet. Flash of 1 TiB, 8 channels: assumed.
+    Product {
+        name: "970-pro",
+        gb: 1_024,
+        dies: 16,
+        channels: 8,
+        part: "mlc",
+        bus_mb: 0,
+    },
+    // Two packages of 512 GB: `techpowerup-980`. 8 channels: assumed. Its SLC cache is left out: the
+    // model has none.
+    Product {
+        name: "980-pro",
+        gb: 1_000,
+        dies: 16,
+        channels: 8,
+        part: "tlc",
+        bus_mb: 0,
+    },
+];
+
+/// The product called `name`.
+///
+/// # Panics
+/// If there is none.
+pub(super) fn product(name: &str) -> DriveConfig {
+    let facts = PRODUCTS.iter().find(|product| product.name == name);
+    let facts = facts.expect("each preset of a product has its facts");
+    let generic = generic(facts.name, Interface::Block, 1, false);
+    let unit = 4 * KIB;
+    let part = Part::named(facts.part);
+    let pages_per_program = part.map_or(1, |part| part.pages_per_program);
+    let timing = part.filter(|_| facts.bus_mb > 0).map(|part| Timing {
+        bus_bytes_per_s: facts.bus_mb * 1_000_000,
+        ..part.timing
+    });
+    let page = u64::from(generic.geometry.page_bytes);
+    let (planes, pages) = (2, 1_152);
+    let block = page * u64::from(pages);
+    let program = page * planes * u64::from(pages_per_program);
+    DriveConfig {
+        capacity: Bytes(facts.gb * 1_000_000_000 / unit * unit),
+        flash: Flash {
+            part: facts.part.to_owned(),
+            timing,
+            ..generic.flash
+        },
+        geometry: Geometry {
+            channels: facts.channels,
+            chips_per_channel: facts.dies / facts.channels,
+            planes: planes as u32,
+            blocks_per_plane: (64 * GIB / planes / block) as u32,
+            pages_per_block: pages,
+            pages_per_program,
+            ..generic.geometry
+        },
+        controller: Controller {
+            write_buffer: Bytes(2 * program * u64::from(facts.dies)),
+            ..generic.controller
+        },
+        wear: Wear {
+            spare_blocks: 8,
+            ..generic.wear
+        },
+        ..generic
+    }
+}
