@@ -155,7 +155,7 @@ impl Validate {
                 |e: &&mut Entry| (&e.drive, &e.kind) == (&document.drive, &experiment.kind);
             match list.kinds.iter_mut().find(is_same) {
                 Some(entry) => {
-                    (entry.values, entry.left) = (entry.values + values, entry.left + left)
+                    (entry.values, entry.left) = (entry.values + values, entry.left + left);
                 }
                 None => list.kinds.push(Entry {
                     drive: document.drive.clone(),

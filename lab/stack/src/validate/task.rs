@@ -134,6 +134,7 @@ fn plan(
         stack: stack.parse().map_err(|e: StackError| e.to_string())?,
         drive,
         precondition,
+        used: None,
         workload,
         seed: 1,
         sample: None,
