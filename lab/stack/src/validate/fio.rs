@@ -95,7 +95,7 @@ pub fn read(file: &str, text: &str) -> Result<Given, FioError> {
     let missing = |expected: &str| error(String::new(), expected);
     // fio prints warnings before the document.
     let start = text.find('{').ok_or_else(|| missing("fio's JSON output"))?;
-    let before = text[..start].lines().count().saturating_sub(1);
+    let before = text[..start].matches('\n').count();
     let mut documents = serde_json::Deserializer::from_str(&text[start..]).into_iter::<Value>();
     let document = documents.next().transpose().map_err(|e| {
         let line = format!(":{}", before + e.line());

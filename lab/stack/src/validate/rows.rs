@@ -309,7 +309,8 @@ fn parse(name: &str, text: &str) -> Result<Document, DocumentError> {
                 None => continue,
             },
         };
-        let at = text.find(&experiment.source).unwrap_or(0);
+        let line = format!("source = {:?}", experiment.source);
+        let at = text.find(&line).unwrap_or(0);
         return Err(source.error(at, problem));
     }
     Ok(document)

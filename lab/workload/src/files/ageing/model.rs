@@ -137,7 +137,8 @@ mod tests {
         let mut rng = Seed(1).stream("sizes");
         let sizes: Vec<u64> = (0..DRAWS).map(|_| size(&mut rng, u64::MAX)).collect();
         // Standard normal quantiles and their probabilities.
-        let quantiles = [(-2.0, 0.02275), (-1.0, 0.15866), (0.0, 0.5), (1.0, 0.84134)];
+        let quantiles: [(f64, f64); 4] =
+            [(-2.0, 0.02275), (-1.0, 0.15866), (0.0, 0.5), (1.0, 0.84134)];
         for (z, probability) in quantiles.into_iter().chain([(2.0, 0.97725)]) {
             let found = below(&sizes, (9.48 + 2.46 * z).exp());
             assert!((found - probability).abs() < 0.005, "{z}: {found}");
