@@ -184,6 +184,7 @@ impl Compare {
         let title = |plan: &Plan| experiment.title(plan);
         let threads = super::jobs(self.jobs);
         let mut outcomes = Outcomes::of(&experiment, threads, 1, title);
+        outcomes.check()?;
         let mut sources = experiment.sources.iter();
         if sources.all(|source| self.has_loads(source)) {
             outcomes.add_even_load(&experiment, threads)?;

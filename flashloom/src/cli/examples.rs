@@ -279,7 +279,7 @@ pub(crate) const EXAMPLES: &[(&str, &[&str])] = &[
     (
         "cache list",
         &[
-            "flashloom run ext4@block --workload varmail:ops=500 --precondition used --size 128MiB",
+            "flashloom run ext4@block --workload varmail:files=100,ops=500 --precondition used --size 128MiB",
             "flashloom cache list",
         ],
     ),

@@ -157,7 +157,7 @@ const LINES: &[(&str, &str)] = &[
     ),
     (
         "run raw@block --workload randread:ops=9 --precondition old",
-        "fresh, full or aged",
+        "fresh, full, aged or used",
     ),
     (
         "run raw@block --workload randread:ops=9 --format xml",

@@ -182,7 +182,7 @@ fn faulty_job_and_endless_workloads_are_refused() {
     let bench = Bench::new();
     bench.write(
         "j.fio",
-        "[global]\nsize=8m\nflow=2\n[reader]\nrw=randreed\n",
+        "[global]\nsize=8m\nflow_sleep=2\n[reader]\nrw=randreed\n",
     );
     for line in [
         "run raw@block --workload j.fio --size 64MiB",
@@ -191,7 +191,7 @@ fn faulty_job_and_endless_workloads_are_refused() {
         bench.refuses(
             line,
             &[
-                "j.fio:3: expected a job without flow",
+                "j.fio:3: expected a job without flow_sleep",
                 "j.fio:5: expected read, write, trim",
             ],
         );

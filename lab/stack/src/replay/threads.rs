@@ -229,9 +229,10 @@ impl Threads {
                 }
                 Next::End => {
                     live.state = State::Ending;
-                    if live.in_flight == 0 {
-                        self.end(work, number);
+                    if live.in_flight > 0 {
+                        return has_begun;
                     }
+                    self.end(work, number);
                     // The threads may be those of the next pass.
                     return false;
                 }

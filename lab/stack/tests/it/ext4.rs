@@ -97,7 +97,7 @@ fn stacks_and_workloads_have_to_fit() {
     );
     let full = says(&on_ext4("oltp:files=1000,size=1g,ops=10"));
     assert!(
-        full.contains("an initial file of the workload") && full.contains("ENOSPC"),
+        full.contains("needs room for 1000.01 GiB") && full.contains("--size"),
         "{full}"
     );
 }

@@ -46,7 +46,7 @@ fn every_call_without_space_hit_an_accounted_limit() {
 
 #[test]
 fn workload_that_does_not_fit_is_rejected_with_the_limit() {
-    let workload = "varmail:files=5000";
+    let workload = "varmail:files=4300";
     let said = refused(&plan("ext4@block", 64, Precondition::Fresh, workload)).to_string();
     let parts = [
         "ENOSPC",
