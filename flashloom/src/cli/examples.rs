@@ -317,7 +317,6 @@ pub(crate) const EXAMPLES: &[(&str, &[&str])] = &[
         &[
             "flashloom validate --list",
             "flashloom validate zn540 --kind zone-state --verbose",
-            "flashloom validate 7450-max --against fio.json",
         ],
     ),
     (
