@@ -4,10 +4,10 @@
 //! First files are made until they hold a number of bytes: those that a file system of that use
 //! holds at any time, in equilibrium. Then each new file takes the space of those that are next to
 //! die. One of two files that take such space replaces the contents of the last of these, cut to
-//! length 0 first; all other files get names of their own. After a share of the bytes all data is synced, since hours
-//! pass between two files of the model. At the end one more file takes the bytes that are missing,
-//! so that the files hold the same bytes on every file system. [`model`] has the distributions and
-//! their sources.
+//! length 0 first; all other files get names of their own. After a share of the bytes all data is
+//! synced, since hours pass between two files of the model. At the end one more file takes the bytes
+//! that are missing, so that the files hold the same bytes on every file system. The module `model`
+//! has the distributions and their sources.
 //!
 //! Choices of ours: the share of rewritten files, the directories for each byte, the largest file,
 //! and the bytes between two syncs. One thread makes all calls, so that their order depends on
