@@ -82,12 +82,18 @@ impl From<Precondition> for Past {
 }
 
 impl Past {
-    /// Capacity of a drive on which this past leaves as much as `size`, in multiples of 64 MiB.
+    /// Percentage of a drive that files take at most: the rest is for structures of the file system
+    /// and for its cleaning. Our choice.
+    const FULL: u64 = 92;
+
+    /// Capacity of a drive on which this past leaves as much as `size`, in multiples of 64 MiB, and
+    /// a share for the file system itself.
     pub(crate) const fn beside(self, size: Bytes) -> Bytes {
         match self {
             Self::Drive(_) => size,
             Self::Used(used) => {
-                let left = 100 - used.fill as u64;
+                let left = Self::FULL.saturating_sub(used.fill as u64);
+                let left = if left == 0 { 1 } else { left };
                 Bytes((size.0 / left * 100).div_ceil(STEP) * STEP)
             }
         }
@@ -201,8 +207,8 @@ mod tests {
                 .beside(Bytes(960 * MIB))
         };
         assert_eq!(beside("aged"), Bytes(960 * MIB));
-        assert_eq!(beside("used:fill=50"), Bytes(1920 * MIB));
-        assert_eq!(beside("used"), Bytes(3200 * MIB));
+        assert_eq!(beside("used:fill=50"), Bytes(2304 * MIB));
+        assert_eq!(beside("used"), Bytes(4416 * MIB));
     }
 
     #[test]
