@@ -320,6 +320,13 @@ pub(crate) const EXAMPLES: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "calibrate",
+        &[
+            "flashloom calibrate *.json -o mine.toml",
+            "flashloom calibrate datasheet.txt -o mine.toml --from 7450-pro --out fits",
+        ],
+    ),
+    (
         "completions",
         &["flashloom completions bash", "flashloom completions zsh"],
     ),

@@ -123,10 +123,19 @@ const OF_KNOBS: &str = "\
 
 /// The drive file that makes this drive: its preset, and its settings with their values.
 fn drive_file(drive: &DriveEntry) -> Result<String, toml::ser::Error> {
-    let knobs = toml::to_string_pretty(&drive.config)?;
+    settings(&format!("# {}\n", drive.help), drive.name, &drive.config)
+}
+
+/// A drive file with all settings of `drive` over `preset`, after `head`.
+pub(super) fn settings(
+    head: &str,
+    preset: &str,
+    drive: &DriveConfig,
+) -> Result<String, toml::ser::Error> {
+    let knobs = toml::to_string_pretty(drive)?;
     // A drive takes its name from its file.
     let knobs = knobs.lines().filter(|line| !line.starts_with("name = "));
-    let mut file = format!("# {}\n{OF_KNOBS}preset = \"{}\"\n", drive.help, drive.name);
+    let mut file = format!("{head}{OF_KNOBS}preset = \"{preset}\"\n");
     for line in knobs {
         file += line;
         file.push('\n');

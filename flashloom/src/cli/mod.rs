@@ -4,6 +4,7 @@ mod accesses;
 mod bench;
 mod blocks;
 mod cache;
+mod calibrate;
 mod calls;
 mod chunks;
 mod compare;
@@ -106,6 +107,7 @@ enum Command {
     Memory(memory::Memory),
     Reproduce(reproduce::Reproduce),
     Validate(validate::Validate),
+    Calibrate(calibrate::Calibrate),
     Completions(manual::Completions),
     Man(manual::Man),
 }
@@ -162,6 +164,7 @@ impl Command {
             Self::Inspect(inspect) => inspect.run(),
             Self::Cache(command) => command.run(),
             Self::Completions(completions) => completions.run(),
+            Self::Calibrate(calibrate) => calibrate.answer(),
             Self::Man(man) => man.run(),
         }
     }

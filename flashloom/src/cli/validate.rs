@@ -11,6 +11,7 @@ use report::table::{Side, listing};
 use serde::Serialize;
 use stack::validate::{
     Document, Experiment, Group, Measured, Row, Spread, Summary, Task, documents, read_fio, rows,
+    small,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -18,7 +19,6 @@ use std::io::Read;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use units::{Bytes, GIB};
 
 /// Bytes of fio's output that are read.
 const MOST_BYTES: u64 = 64 << 20;
@@ -260,10 +260,7 @@ impl Validate {
             return Err(Failure::new(problem));
         };
         let drive = stack::drive::resolve(name, None)?;
-        let drive = match drive.zones {
-            None if drive.capacity.0 > 4 * GIB => drive.resized(Bytes(4 * GIB)),
-            _ => drive,
-        };
+        let drive = small(&drive);
         let mut all = Vec::new();
         for path in &self.against {
             let file = path.display().to_string();
@@ -308,7 +305,7 @@ impl Validate {
 }
 
 /// The text of fio's output at `path`.
-fn text(path: &Path) -> Result<String, Failure> {
+pub(super) fn text(path: &Path) -> Result<String, Failure> {
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(|e| Failure::at(path, e))?;
     let read = file.take(MOST_BYTES + 1).read_to_end(&mut bytes);
@@ -320,7 +317,7 @@ fn text(path: &Path) -> Result<String, Failure> {
 }
 
 /// Unit of a value of fio's output.
-fn unit(what: &str) -> &'static str {
+pub(super) fn unit(what: &str) -> &'static str {
     match what.split(' ').next_back() {
         Some("iops") => "IOPS",
         Some("bandwidth") => "MB/s",
@@ -328,13 +325,22 @@ fn unit(what: &str) -> &'static str {
     }
 }
 
-/// All rows, or those that were run, and the reasons of the others with their counts.
-fn each(rows: &[Row], style: Style) -> String {
-    let number = |value: f64| match value.abs() {
+/// A value with three digits or more.
+pub(super) fn number(value: f64) -> String {
+    match value.abs() {
         100.0.. => format!("{value:.0}"),
         10.0.. => format!("{value:.1}"),
         _ => format!("{value:.2}"),
-    };
+    }
+}
+
+/// A part of `spread` in percent; a dash without one.
+pub(super) fn percent(spread: Option<Spread>, of: fn(Spread) -> f64) -> String {
+    spread.map_or_else(|| "–".to_owned(), |spread| format!("{:.0} %", of(spread)))
+}
+
+/// All rows, or those that were run, and the reasons of the others with their counts.
+fn each(rows: &[Row], style: Style) -> String {
     let row = |row: &Row| {
         let ours = row.measured.map_or_else(|| "–".to_owned(), number);
         let error = row
@@ -361,9 +367,6 @@ fn each(rows: &[Row], style: Style) -> String {
 
 /// The errors by drive and kind, and the total.
 fn table(summary: &Summary, style: Style) -> String {
-    let percent = |spread: Option<Spread>, of: fn(Spread) -> f64| {
-        spread.map_or_else(|| "–".to_owned(), |spread| format!("{:.0} %", of(spread)))
-    };
     let row = |group: &Group| {
         let left: usize = group.left.values().sum();
         vec![

@@ -1,6 +1,7 @@
 //! The program from the user's view: command lines in, output and files out.
 
 mod book;
+mod calibrate;
 mod compare;
 mod designs;
 mod drives;

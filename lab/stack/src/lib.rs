@@ -7,6 +7,7 @@
 
 mod attached;
 mod below;
+pub mod calibrate;
 mod choices;
 mod configuration;
 pub mod crash;

@@ -50,18 +50,30 @@ pub(super) fn drive(
     if config.zones.is_some() {
         return Ok((config, 1.0));
     }
-    let geometry = &config.geometry;
-    let row = u64::from(geometry.dies())
-        * u64::from(geometry.planes)
-        * u64::from(geometry.pages_per_program)
-        * u64::from(geometry.page_bytes);
-    let capacity = CAPACITY.max(LINES * row).min(config.capacity.0);
-    let capacity = capacity / config.mapping.unit.0 * config.mapping.unit.0;
-    let mut scaled = config.resized(Bytes(capacity));
+    let mut scaled = small(&config);
+    let capacity = scaled.capacity.0;
     let unit = config.mapping.unit.0;
     let used = capacity as f64 * experiment.fill.unwrap_or(1.0).clamp(0.01, 1.0);
     // A drive of which a share is in use has the flash of the whole drive.
     scaled.capacity = Bytes(used as u64 / unit * unit);
     let factor = capacity as f64 / config.capacity.0 as f64;
     Ok((scaled, factor))
+}
+
+/// The drive at a size that runs in seconds: a drive of blocks with all its dies, and 4 GiB or so
+/// many lines that the reserve of the firmware stays a small share; a zoned drive as it is.
+#[must_use]
+pub fn small(drive: &DriveConfig) -> DriveConfig {
+    if drive.zones.is_some() {
+        return drive.clone();
+    }
+    let geometry = &drive.geometry;
+    let row = u64::from(geometry.dies())
+        * u64::from(geometry.planes)
+        * u64::from(geometry.pages_per_program)
+        * u64::from(geometry.page_bytes);
+    let capacity = CAPACITY.max(LINES * row).min(drive.capacity.0);
+    drive.resized(Bytes(
+        capacity / drive.mapping.unit.0 * drive.mapping.unit.0,
+    ))
 }

@@ -29,6 +29,9 @@ pub struct Given {
     pub values: Vec<BTreeMap<String, f64>>,
 }
 
+/// Times of each job, at the end of its section.
+pub(crate) const TAIL: &str = "runtime=1\ntime_based=1\nramp_time=10ms\n";
+
 /// Jobs that are read from one output at most.
 const MOST_JOBS: usize = 256;
 
@@ -168,7 +171,7 @@ fn section(
     if let (Some(clones), 1) = (option("numjobs"), same) {
         let _ = writeln!(text, "numjobs={clones}");
     }
-    text.push_str("runtime=1\ntime_based=1\nramp_time=10ms\n");
+    text.push_str(TAIL);
 }
 
 fn one_line(text: &str) -> String {

@@ -16,6 +16,8 @@ mod summary;
 mod task;
 mod zone;
 
+pub use drives::small;
+pub(crate) use fio::TAIL;
 pub use fio::{FioError, Given, read as read_fio};
 pub use measure::Measured;
 pub use rows::{

@@ -121,7 +121,8 @@ pub struct Spread {
 
 impl Spread {
     /// The spread of `errors`; `None` if there are none.
-    fn of(mut errors: Vec<f64>) -> Option<Self> {
+    #[must_use]
+    pub fn of(mut errors: Vec<f64>) -> Option<Self> {
         errors.sort_by(f64::total_cmp);
         let last = errors.len().checked_sub(1)?;
         let middle = |at: usize| errors[at.min(last)];
