@@ -183,8 +183,8 @@ fn left_out(evidence: &Evidence, fold: &Fold, fit: &Result<Fit, String>) -> (Lef
     (told, errors)
 }
 
-/// The knobs, the values and the errors of the cross-validation.
-fn table(calibrated: &Calibrated, before: (u32, u32), style: Style) -> String {
+/// The settings before and after, and how well the values determine them.
+fn of_knobs(calibrated: &Calibrated, before: (u32, u32), style: Style) -> String {
     let knob = |knob: &Found| {
         vec![
             format!("{} ({})", knob.name, knob.unit),
@@ -220,7 +220,11 @@ fn table(calibrated: &Calibrated, before: (u32, u32), style: Style) -> String {
         ("between", Side::Left),
         ("determined", Side::Left),
     ];
-    let mut text = listing(&columns, &knobs, style) + "\n";
+    listing(&columns, &knobs, style) + "\n"
+}
+
+/// The knobs, the values and the errors of the cross-validation.
+fn table(calibrated: &Calibrated, before: (u32, u32), style: Style) -> String {
     let row = |row: &Row| {
         let error = row.error.map(|error| format!("{error:+.0} %"));
         vec![
@@ -243,7 +247,7 @@ fn table(calibrated: &Calibrated, before: (u32, u32), style: Style) -> String {
         ("", Side::Left),
     ];
     let rows: Vec<_> = calibrated.rows.iter().map(row).collect();
-    text += &(listing(&columns, &rows, style) + "\n");
+    let text = of_knobs(calibrated, before, style) + &listing(&columns, &rows, style) + "\n";
     text + &crosses(calibrated, style) + &format!("\nwrote the drive to {}\n", calibrated.drive)
 }
 

@@ -3,7 +3,8 @@
 use crate::Bench;
 use std::fs;
 
-const SHEET: &str = "random read 4k: 700 kIOPS\nread latency 4k: 95 us\nsequential write 128k: 900 MB/s\n";
+const SHEET: &str =
+    "random read 4k: 700 kIOPS\nread latency 4k: 95 us\nsequential write 128k: 900 MB/s\n";
 
 #[test]
 fn datasheet_gives_a_drive_file_that_runs() {
@@ -15,7 +16,10 @@ fn datasheet_gives_a_drive_file_that_runs() {
     let knob = &json["knobs"][0];
     assert_eq!(knob["name"], "flash.timing.read");
     let value = |key: &str| knob[key].as_f64().unwrap();
-    assert!(value("low") <= value("value") && value("value") <= value("high"), "{knob}");
+    assert!(
+        value("low") <= value("value") && value("value") <= value("high"),
+        "{knob}"
+    );
     let latency = &json["rows"][1];
     assert!(latency["error"].as_f64().unwrap().abs() < 10.0, "{latency}");
     assert!(json["cross_validated"]["median"].is_f64());

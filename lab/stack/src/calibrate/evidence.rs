@@ -24,7 +24,7 @@ const MOST: usize = 4_096;
 #[error("{0}")]
 pub struct EvidenceError(String);
 
-/// A measured value.
+/// A measured value of one job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
     /// Name of the file.
@@ -49,11 +49,11 @@ pub struct Sample {
 /// Samples that a fit leaves out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fold {
-    /// None.
+    /// No sample: all values are fitted.
     Nothing,
-    /// Those of one order of requests.
+    /// Samples of one order of requests, such as `randread`.
     Kind(String),
-    /// Those of one block size.
+    /// Samples of one block size, such as `4k`.
     Size(String),
 }
 
@@ -172,7 +172,7 @@ impl Evidence {
                 size: size.to_owned(),
                 what: what.clone(),
                 real: *real,
-                counts: !of("p99.9") && !(of("bandwidth") && has_rate),
+                counts: !(of("p99.9") || of("bandwidth") && has_rate),
                 run: self.runs.len(),
                 number,
             });
@@ -235,8 +235,8 @@ impl Evidence {
 /// The value of the last of `names` in the section of a job.
 fn option<'a>(section: &'a str, names: &[&str]) -> Option<&'a str> {
     let pairs = section.lines().filter_map(|line| line.split_once('='));
-    let own = pairs.filter(|(name, _)| names.contains(name));
-    own.last().map(|(_, value)| value)
+    let mut own = pairs.filter(|(name, _)| names.contains(name));
+    own.next_back().map(|(_, value)| value)
 }
 
 /// The section of a job with its times on the model, which follow from the measured `values`.

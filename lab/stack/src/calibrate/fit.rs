@@ -7,10 +7,11 @@
 //! MINPACK's, which keeps to ranges and gives the error of each knob.
 //!
 //! Channels and chips are whole numbers: each is halved and doubled, with blocks the other way
-//! round, as long as the deviations fall.
+//! round, as long as the deviations fall. So is the write buffer, since a small change of it has no
+//! effect.
 
 use super::evidence::{Evidence, Fold};
-use super::knobs::KNOBS;
+use super::knobs::{BUFFER, KNOBS};
 use crate::validate::small;
 use rmpfit::{MPConfig, MPFitter, MPMaxFev, MPPar, MPResult};
 use serde::{Deserialize, Serialize};
@@ -40,11 +41,11 @@ pub struct Found {
     pub unit: String,
     /// Value of the first drive.
     pub before: f64,
-    /// Fitted value.
+    /// Fitted value, within the knob's range.
     pub value: f64,
     /// Ends of two standard errors around the value, within the knob's range.
     pub low: f64,
-    /// The upper end.
+    /// Upper end of the two standard errors.
     pub high: f64,
     /// Whether the values determine the knob; if not, it is near the first drive's.
     pub known: bool,
@@ -53,9 +54,9 @@ pub struct Found {
 /// A drive that fits.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Fit {
-    /// The drive.
+    /// The first drive with the fitted settings.
     pub drive: DriveConfig,
-    /// Its knobs.
+    /// Fitted values of the knobs, in the order of [`KNOBS`].
     pub knobs: Vec<Found>,
     /// Its values for all samples, those left out too.
     pub ours: Vec<Option<f64>>,
@@ -95,7 +96,8 @@ pub fn fit(evidence: &Evidence, first: &DriveConfig, fold: &Fold) -> Result<Fit,
     })
 }
 
-/// The drive with half and twice the channels and the chips of each, and as much flash.
+/// The drive with half and twice the channels, the chips of each, with as much flash, and the write
+/// buffer, whose effect comes in steps.
 fn shapes(drive: &DriveConfig) -> Vec<DriveConfig> {
     let mut all = Vec::new();
     for (channels, chips) in [
@@ -113,10 +115,15 @@ fn shapes(drive: &DriveConfig) -> Vec<DriveConfig> {
         let is_whole = next.geometry.bytes() == drive.geometry.bytes();
         all.extend(crate::drive::checked("", next).ok().filter(|_| is_whole));
     }
+    for factor in [0.5, 2.0] {
+        let mut next = drive.clone();
+        BUFFER.turn(&mut next, BUFFER.of(drive) * factor);
+        all.extend(crate::drive::checked("", next));
+    }
     all
 }
 
-/// A solved [`Problem`].
+/// Outcome of a [`Problem`]: its drive, knobs and deviations.
 struct Solved {
     drive: DriveConfig,
     knobs: Vec<Found>,

@@ -17,6 +17,20 @@ pub struct Knob {
     set: fn(&mut DriveConfig, f64),
 }
 
+/// The write buffer, which a fit also halves and doubles.
+pub(super) const BUFFER: Knob = Knob {
+    name: "controller.write_buffer",
+    unit: "MiB",
+    range: (0.5, 128.0),
+    source: "assumed",
+    get: |drive| drive.controller.write_buffer.0 as f64 / MIB as f64,
+    set: |drive, value| {
+        let step = 64 * KIB;
+        let bytes = (value * MIB as f64) as u64 / step * step;
+        drive.controller.write_buffer = Bytes(bytes.max(step));
+    },
+};
+
 /// The settings that are turned; the numbers of channels and of chips are chosen beside them.
 pub const KNOBS: [Knob; 6] = [
     Knob {
@@ -43,7 +57,7 @@ pub const KNOBS: [Knob; 6] = [
         get: |drive| timing(drive).bus_bytes_per_s as f64 / 1e6,
         set: |drive, value| {
             with_timing(drive, |timing| {
-                timing.bus_bytes_per_s = (value * 1e6) as u64
+                timing.bus_bytes_per_s = (value * 1e6) as u64;
             });
         },
     },
@@ -63,18 +77,7 @@ pub const KNOBS: [Knob; 6] = [
         get: |drive| us(drive.controller.dram_per_unit),
         set: |drive, value| drive.controller.dram_per_unit = ns(value),
     },
-    Knob {
-        name: "controller.write_buffer",
-        unit: "MiB",
-        range: (0.5, 128.0),
-        source: "assumed",
-        get: |drive| drive.controller.write_buffer.0 as f64 / MIB as f64,
-        set: |drive, value| {
-            let step = 64 * KIB;
-            let bytes = (value * MIB as f64) as u64 / step * step;
-            drive.controller.write_buffer = Bytes(bytes.max(step));
-        },
-    },
+    BUFFER,
 ];
 
 impl Knob {
