@@ -38,7 +38,7 @@ pub(crate) struct Choices {
     #[arg(long, value_name = "DRIVE")]
     drive: Option<String>,
     /// Usable capacity, such as 1GiB; the number of flash blocks scales with it [default: that of
-    /// the drive; 1408 MiB for the shipped recording of RocksDB, and 6400 MiB with the precondition
+    /// the drive; 1408 MiB for the shipped recording of RocksDB, and 8832 MiB with the precondition
     /// used]
     #[arg(long)]
     size: Option<Bytes>,

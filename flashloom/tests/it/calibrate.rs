@@ -4,13 +4,13 @@ use crate::Bench;
 use std::fs;
 
 const SHEET: &str =
-    "random read 4k: 700 kIOPS\nread latency 4k: 95 us\nsequential write 128k: 900 MB/s\n";
+    "random read 4k: 150 kIOPS\nread latency 4k: 95 us\nsequential write 128k: 900 MB/s\n";
 
 #[test]
 fn datasheet_gives_a_drive_file_that_runs() {
     let bench = Bench::new();
     fs::write(bench.path("sheet.txt"), SHEET).unwrap();
-    let line = "calibrate sheet.txt -o mine.toml --from block --out fits";
+    let line = "calibrate sheet.txt -o mine.toml --out fits";
     let json = bench.json(line, "flashloom.calibrate/1");
     assert_eq!(json["rows"].as_array().unwrap().len(), 3);
     let knob = &json["knobs"][0];
@@ -21,7 +21,7 @@ fn datasheet_gives_a_drive_file_that_runs() {
         "{knob}"
     );
     let latency = &json["rows"][1];
-    assert!(latency["error"].as_f64().unwrap().abs() < 10.0, "{latency}");
+    assert!(latency["error"].as_f64().unwrap().abs() < 20.0, "{latency}");
     assert!(json["cross_validated"]["median"].is_f64());
     assert_eq!(bench.json(line, "flashloom.calibrate/1"), json);
     let told = bench.done(&format!("{line} --jobs 1"));

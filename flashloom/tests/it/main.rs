@@ -156,6 +156,7 @@ impl Bench {
             .args(words)
             .current_dir(self.folder.path())
             .env_remove("FLASHLOOM_DB")
+            .env("XDG_CACHE_HOME", self.folder.path().join(".cache"))
             .env("RUST_BACKTRACE", "0")
             .stdin(Stdio::null())
             .stdout(stream("out"))

@@ -73,6 +73,7 @@ fn run(script: &str, folder: &Path) -> Printed {
         .current_dir(folder)
         .env("PATH", format!("{}:{path}", bin.display()))
         .env_remove("FLASHLOOM_DB")
+        .env("XDG_CACHE_HOME", folder.join(".cache"))
         .process_group(0)
         .stdin(Stdio::null())
         .stdout(stream("out"))

@@ -26,9 +26,11 @@ const ABSENT: f64 = 100.0;
 /// Relative step of a knob for a derivative: large, since a run has few requests.
 const STEP: f64 = 0.04;
 /// Iterations for one shape of the flash while shapes are compared, and for the last one.
-const ITERATIONS: (usize, usize) = (3, 10);
+const ITERATIONS: (usize, usize) = (2, 8);
 /// Changes of the shape at most, and the share of the deviations that one must save.
-const SHAPES: (usize, f64) = (4, 0.05);
+const SHAPES: (usize, f64) = (3, 0.05);
+/// Changes of the shape that are fitted: those with the least deviations before.
+const SOLVED: usize = 2;
 /// Error of a knob, over that of its prior, below which the values determine it.
 const KNOWN: f64 = 0.5;
 
@@ -79,9 +81,14 @@ pub fn fit(evidence: &Evidence, first: &DriveConfig, fold: &Fold) -> Result<Fit,
         |drive: DriveConfig, iterations| Problem::new(evidence, drive, first, &taken, iterations);
     let mut best = problem(first.clone(), ITERATIONS.0).solve()?;
     for _ in 0..SHAPES.0 {
-        let tried = shapes(&best.drive).into_iter();
-        let tried = tried.filter_map(|drive| problem(drive, ITERATIONS.0).solve().ok());
-        let next = tried.min_by(|a, b| a.norm.total_cmp(&b.norm));
+        let mut tried: Vec<(f64, DriveConfig)> = shapes(&best.drive)
+            .into_iter()
+            .map(|drive| (problem(drive.clone(), 0).norm(), drive))
+            .collect();
+        tried.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+        let tried = tried.into_iter().take(SOLVED);
+        let solved = tried.filter_map(|(_, drive)| problem(drive, ITERATIONS.0).solve().ok());
+        let next = solved.min_by(|a, b| a.norm.total_cmp(&b.norm));
         match next {
             Some(next) if next.norm < best.norm * (1.0 - SHAPES.1) => best = next,
             _ => break,
@@ -203,6 +210,16 @@ impl<'a> Problem<'a> {
             drive: self.turned(&at),
             norm: status.best_norm,
         })
+    }
+
+    /// Sum of the squares of the deviations at the drive's own settings.
+    fn norm(&mut self) -> f64 {
+        let at: Vec<f64> = KNOBS.iter().map(|knob| knob.of(&self.drive).ln()).collect();
+        let mut deviates = vec![0.0; self.number_of_points()];
+        match self.eval(&at, &mut deviates) {
+            Ok(()) => deviates.iter().map(|deviation| deviation * deviation).sum(),
+            Err(_) => f64::INFINITY,
+        }
     }
 
     fn turned(&self, at: &[f64]) -> DriveConfig {
