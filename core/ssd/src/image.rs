@@ -63,7 +63,7 @@
 //!   each line of it that is invalid, then 64 bytes a line if the drive keeps contents
 //! - *zones*: count u32, *saved zone*s by ascending zone, count u32, *defect*s by ascending zone
 //! - *saved zone*: zone u32, first sector of 4 KiB in the zone u32, sectors u32, 1 u8 if a reset
-//!   was under way (else 0), then *run*s for them if the drive keeps contents
+//!   was under way, 2 if the zone was finished while it was empty (else 0), then *run*s for them if the drive keeps contents
 //! - *defect*: zone u32, kind u8 (0 read-only, 1 offline)
 //! - *trim*: sequence number u64, first page u32, pages u32
 //!

@@ -10,7 +10,7 @@ use crate::config::{
 };
 use crate::front::FrontConfig;
 use crate::raw::RawConfig;
-use crate::zoned::{Unwritten, ZoneConfig};
+use crate::zoned::{Unwritten, ZoneConfig, ZoneFirmware};
 use large::micron_6600_ion;
 use nand::{Faults, Geometry, Timing};
 use products::product;
@@ -289,6 +289,7 @@ fn zns() -> DriveConfig {
             size: Bytes(16 * MIB),
             capacity: Bytes(12 * MIB),
             dies: 16,
+            firmware: ZoneFirmware::default(),
             ..ZN540
         }),
         ..generic("zns", Interface::Zoned, 1, false)
@@ -313,6 +314,23 @@ const ZN540: ZoneConfig = ZoneConfig {
     random_write_area: Bytes(0),
     random_write_step: Bytes(0),
     random_write_zones: 0,
+    firmware: ZN540_FIRMWARE,
+};
+
+/// The firmware of the ZN540, from `nvmebenchmarks`: rows of the 1 TB drive that `validate` counts as
+/// fitted. The commit is the mean reset of a finished empty zone, 1.58 ms. The time to unmap is the
+/// rest of that of a zone with 275,711 blocks, 15.4 ms. Writes of 4 KiB to eight zones end at
+/// 186,000 a second, appends to one zone at 132,000. Writes of 64 KiB to eight zones have 1,210 MB/s.
+const ZN540_FIRMWARE: ZoneFirmware = ZoneFirmware {
+    open: Ns::ZERO,
+    close: Ns::ZERO,
+    open_by_write: Ns::ZERO,
+    commit: Ns(1_580_000),
+    unmap_per_unit: Ns(50),
+    padding: true,
+    write: Ns(5_376),
+    append: Ns(7_576),
+    drain_bytes_per_s: 1_210_000_000,
 };
 
 /// The ZN540 as NVMeVirt models it: eight channels at 450 MB/s with four dies each, a program of 96

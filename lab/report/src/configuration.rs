@@ -296,6 +296,43 @@ pub const FIELDS: &[Field] = &{
             "zones with a random write area",
             None,
         ),
+        of_part("drive.zones.firmware.open", "firmware time to open", Ns),
+        of_part("drive.zones.firmware.close", "firmware time to close", Ns),
+        of_part(
+            "drive.zones.firmware.open_by_write",
+            "firmware time of a write that opens its zone",
+            Ns,
+        ),
+        of_part(
+            "drive.zones.firmware.commit",
+            "time to record the state of a zone",
+            Ns,
+        ),
+        of_part(
+            "drive.zones.firmware.unmap_per_unit",
+            "time of a reset to unmap 4 KiB",
+            Ns,
+        ),
+        of_part(
+            "drive.zones.firmware.padding",
+            "finish programs the rest of the zone",
+            None,
+        ),
+        of_part(
+            "drive.zones.firmware.write",
+            "firmware's processor for a write",
+            Ns,
+        ),
+        of_part(
+            "drive.zones.firmware.append",
+            "firmware's processor for an append",
+            Ns,
+        ),
+        of_part(
+            "drive.zones.firmware.drain_bytes_per_s",
+            "rate of the buffers of all zones to flash",
+            Rate,
+        ),
         of_part(
             "drive.raw.cached",
             "blocks between a write and its read",

@@ -42,7 +42,7 @@ fn put_media<W: Write>(sections: &mut Sections<'_, W>, media: &ZonesMedia) -> io
         for number in [saved.zone, saved.from, saved.sectors] {
             sections.put(&number.to_le_bytes())?;
         }
-        sections.put(&[u8::from(saved.reset)])?;
+        sections.put(&[u8::from(saved.reset) | u8::from(saved.finished) << 1])?;
         put_runs(sections, &saved.payload)?;
     }
     sections.put(&(media.defects.len() as u32).to_le_bytes())?;
@@ -121,13 +121,16 @@ impl Replay {
         for _ in 0..reader.count("the number of saved buffers", zones)? {
             let (zone, from) = (reader.u32()?, reader.u32()?);
             let sectors = reader.count("the length of a saved buffer", self.layout.ring.into())?;
-            let reset = reader.u8()? != 0;
+            let flags = reader.u8()?;
+            let known = format_args!("0 to 2");
+            reader.require("the state of a saved zone", flags.into(), known, flags < 3)?;
             let kept = if self.contents { sectors as usize } else { 0 };
             media.saved.push(SavedZone {
                 zone,
                 from,
                 sectors,
-                reset,
+                reset: flags == 1,
+                finished: flags == 2,
                 payload: take_runs(reader, kept, None)?,
             });
         }
@@ -198,7 +201,7 @@ impl Replay {
 
 /// Whether the entry says that nothing is saved of a zone any more.
 fn is_nothing(saved: &SavedZone) -> bool {
-    saved.sectors == 0 && !saved.reset
+    saved.sectors == 0 && !saved.reset && !saved.finished
 }
 
 /// State of the zones that the log has recorded.

@@ -4,6 +4,7 @@
 //! sequential zone belongs to one group of dies, and a group has enough blocks for all its zones at
 //! once and for the firmware's backups and spares.
 
+use super::firmware::ZoneFirmware;
 use crate::config::{ConfigError, DriveConfig, Interface};
 use crate::layout;
 use nand::{Geometry, UNIT};
@@ -52,6 +53,9 @@ pub struct ZoneConfig {
     pub random_write_step: Bytes,
     /// Largest number of zones that have such a window at the same time.
     pub random_write_zones: u32,
+    /// Costs and limits of the firmware; without this table all are off.
+    #[serde(default, skip_serializing_if = "ZoneFirmware::is_off")]
+    pub firmware: ZoneFirmware,
 }
 
 /// Smallest zone, in bytes, when a drive is made smaller: two segments of F2FS.
@@ -167,6 +171,7 @@ impl ZoneLayout {
             window,
             step: sectors("zones.random_write_step", zones.random_write_step)?,
         };
+        zones.firmware.check()?;
         layout.check_window(config, &zones)?;
         layout.check_limits(&zones)?;
         Ok(Some(layout))

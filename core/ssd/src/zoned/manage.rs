@@ -4,11 +4,12 @@
 //! buffer, and no program, backup or read is under way. Commands that arrive meanwhile wait for its
 //! end, and see the zone in its new state.
 
+use super::config::MOST_UNITS;
 use super::rules::{OpenRoom, Room, ZoneEvent, ZoneState, ZoneStatus, transition};
 use super::table::Zone;
 use super::write::word;
 use super::{ZoneAction, Zoned, Zones};
-use nand::Row;
+use nand::{BlockState, Row};
 use std::rc::Rc;
 
 const ROOMY: Room = Room {
@@ -63,9 +64,17 @@ impl Zones {
 impl Zoned {
     async fn act(self: &Rc<Self>, zone: u32, action: ZoneAction) -> Result<(), ZoneStatus> {
         match action {
-            ZoneAction::Open => self.noted(zone, 0, self.step(zone, ZoneEvent::Open)),
+            ZoneAction::Open => {
+                self.noted(zone, 0, self.step(zone, ZoneEvent::Open))?;
+                self.charge(self.rules.firmware.open).await;
+                Ok(())
+            }
             ZoneAction::OpenRandom => self.noted(zone, 0, self.open_random(zone)),
-            ZoneAction::Close => self.step(zone, ZoneEvent::Close),
+            ZoneAction::Close => {
+                self.step(zone, ZoneEvent::Close)?;
+                self.charge(self.rules.firmware.close).await;
+                Ok(())
+            }
             ZoneAction::Finish => Box::pin(self.finish(zone)).await,
             ZoneAction::Reset => Box::pin(self.reset(zone)).await,
             ZoneAction::Offline => Box::pin(self.give_up(zone)).await,
@@ -122,19 +131,29 @@ impl Zoned {
         self.wake(zone);
     }
 
-    /// Writes the remaining data with the mark of a finished zone, in place of the next unit.
+    /// Writes the remaining data with the mark of a finished zone, in place of the next unit; then,
+    /// where the firmware does so, padding up to the end of the zone, and the zone's state.
     async fn finish(self: &Rc<Self>, zone: u32) -> Result<(), ZoneStatus> {
         if !self.begin(zone, ZoneEvent::Finish, ZoneState::Full).await? {
             return Ok(());
         }
-        let data = {
+        let (filled, issued) = {
             let table = self.table.borrow();
             let entry = &table.zones[zone as usize];
-            entry.filled - entry.issued * self.layout.unit
+            (entry.filled, entry.issued)
         };
-        self.issue(zone, data, word::FINISH);
-        while self.table.borrow().zones[zone as usize].in_flight > 0 {
-            self.signals[zone as usize].wait(&self.core.sim).await;
+        let firmware = self.rules.firmware;
+        let protected = self.config.controller.power_loss_protection;
+        // The capacitors keep the state of a zone of which nothing is on flash.
+        if filled > 0 || !firmware.padding || !protected {
+            self.issue(zone, filled - issued * self.layout.unit, word::FINISH);
+            self.programs_end(zone).await;
+        }
+        if filled > 0 {
+            if firmware.padding {
+                self.pad(zone).await;
+            }
+            self.charge(firmware.commit).await;
         }
         let failed = self.table.borrow().zones[zone as usize].failed;
         let result = if failed {
@@ -155,21 +174,70 @@ impl Zoned {
         result
     }
 
+    /// Waits until no program of a zone is under way.
+    async fn programs_end(&self, zone: u32) {
+        while self.table.borrow().zones[zone as usize].in_flight > 0 {
+            self.signals[zone as usize].wait(&self.core.sim).await;
+        }
+    }
+
+    /// Programs padding into the units after the mark of a finish, which is on flash.
+    async fn pad(self: &Rc<Self>, zone: u32) {
+        loop {
+            let (units, has_room) = {
+                let table = self.table.borrow();
+                let entry = &table.zones[zone as usize];
+                let units = if entry.failed { 0 } else { self.layout.units };
+                (
+                    units.saturating_sub(entry.issued),
+                    entry.issued - entry.settled < MOST_UNITS,
+                )
+            };
+            if units == 0 {
+                break;
+            }
+            if has_room {
+                self.issue(zone, 0, word::FINISH);
+            } else {
+                self.signals[zone as usize].wait(&self.core.sim).await;
+            }
+        }
+        self.programs_end(zone).await;
+    }
+
     /// Erases the blocks of a zone. The durable point is the acceptance on a protected drive; else
     /// the mark in the backup if there is one, and the erase of the first unit if not.
     async fn reset(self: &Rc<Self>, zone: u32) -> Result<(), ZoneStatus> {
         if !self.begin(zone, ZoneEvent::Reset, ZoneState::Empty).await? {
+            self.charge(self.reset_time(0, false)).await;
             return Ok(());
         }
         let protected = self.config.controller.power_loss_protection;
-        let backed = self.table.borrow().zones[zone as usize].backup.is_some();
+        let (backed, time) = {
+            let table = self.table.borrow();
+            let entry = &table.zones[zone as usize];
+            let ends_active = entry.state.is_active() && entry.settled > 0;
+            (
+                entry.backup.is_some(),
+                self.reset_time(entry.filled, ends_active),
+            )
+        };
         if protected {
             self.table.borrow_mut().zones[zone as usize].resetting = true;
         } else if backed && let Err(status) = self.mark_reset(zone).await {
             self.end(zone);
             return Err(status);
         }
+        self.charge(time).await;
         let mut rows = self.table.borrow_mut().unbind(&self.layout, zone);
+        if self.erases_later() {
+            self.become_empty(zone);
+            let zoned = Rc::clone(self);
+            self.core
+                .sim
+                .spawn_detached(async move { zoned.erase_later(zone, rows).await });
+            return Ok(());
+        }
         let mut erased = Vec::with_capacity(rows.len() + 1);
         if !protected && !backed && !rows.is_empty() {
             // The first unit lies on the first piece.
@@ -185,9 +253,24 @@ impl Zoned {
             let _ = self.core.nand.erase(backup.row).await;
             erased.push(backup.row);
         }
-        self.make_empty(zone, &erased);
+        self.become_empty(zone);
+        self.give_blocks_back(zone, &erased);
         self.end(zone);
         Ok(())
+    }
+
+    /// Erases those rows of a zone that has been reset which were programmed. The zone takes no
+    /// command before the end.
+    async fn erase_later(self: &Rc<Self>, zone: u32, rows: Vec<Row>) {
+        let programmed = |row: &&Row| {
+            let media = self.core.nand.media();
+            row.blocks()
+                .any(|block| media.state(block) != BlockState::Erased)
+        };
+        let programmed: Vec<Row> = rows.iter().filter(programmed).copied().collect();
+        self.erase_all(&programmed).await;
+        self.give_blocks_back(zone, &rows);
+        self.end(zone);
     }
 
     /// Erases rows of blocks, on all dies in parallel.
@@ -206,11 +289,8 @@ impl Zoned {
         }
     }
 
-    fn make_empty(&self, zone: u32, erased: &[Row]) {
+    fn become_empty(&self, zone: u32) {
         let mut table = self.table.borrow_mut();
-        for &row in erased {
-            table.pool.put(&self.layout, &self.core.nand.media(), row);
-        }
         let reset = table.step(zone, ZoneEvent::Reset);
         reset.expect("nothing else happens to a busy zone");
         let entry = &mut table.zones[zone as usize];
@@ -221,8 +301,17 @@ impl Zoned {
             entry.settled,
             entry.done,
         ) = (0, 0, 0, 0, 0);
-        entry.resetting = false;
         table.release_ring(&self.layout, zone);
+        self.core.state.borrow_mut().ledger.zones.resets += 1;
+    }
+
+    /// Returns erased blocks of a zone that has been reset to the pool.
+    fn give_blocks_back(&self, zone: u32, erased: &[Row]) {
+        let mut table = self.table.borrow_mut();
+        for &row in erased {
+            table.pool.put(&self.layout, &self.core.nand.media(), row);
+        }
+        table.zones[zone as usize].resetting = false;
         let mut condemned = 0;
         for &row in erased {
             let group = row.die / self.layout.width;
@@ -231,9 +320,7 @@ impl Zoned {
                 condemned += 1;
             }
         }
-        let ledger = &mut self.core.state.borrow_mut().ledger;
-        ledger.zones.resets += 1;
-        ledger.zones.lost += condemned;
+        self.core.state.borrow_mut().ledger.zones.lost += condemned;
     }
 
     /// Takes a read-only zone offline; its good blocks return to the pool.

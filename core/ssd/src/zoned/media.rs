@@ -25,6 +25,8 @@ pub(crate) struct SavedZone {
     pub(crate) sectors: u32,
     /// Whether a reset was under way; power-on completes it.
     pub(crate) reset: bool,
+    /// Whether the zone was finished while it was empty, which leaves no trace on flash.
+    pub(crate) finished: bool,
     /// Contents of the sectors; empty if contents are not kept.
     pub(crate) payload: Vec<Payload>,
 }

@@ -43,6 +43,7 @@
 mod backup;
 mod config;
 mod copy;
+mod firmware;
 mod manage;
 mod media;
 mod pool;
@@ -59,6 +60,7 @@ mod write;
 
 pub(crate) use config::conventional;
 pub use config::{Unwritten, ZoneConfig, ZoneLayout};
+pub use firmware::ZoneFirmware;
 pub(crate) use media::{SavedZone, ZonesMedia};
 pub(crate) use precondition::write_full;
 pub use report::{ZoneInfo, ZoneKind, ZoneLimits, ZoneUse};
@@ -70,6 +72,7 @@ use sim::Signal;
 use std::cell::RefCell;
 use std::rc::Rc;
 use table::Table;
+use nand::UNIT;
 use units::{Extent, Ns, Refusals, SECTOR};
 
 /// State shared by all tasks of the zoned firmware.
@@ -79,6 +82,9 @@ pub(crate) struct Zoned {
     pub(crate) config: DriveConfig,
     rules: ZoneConfig,
     layout: ZoneLayout,
+    /// Time between two programs that leave the buffers; zero for no limit.
+    drain_span: Ns,
+    busy: firmware::Busy,
     table: RefCell<Table>,
     /// For each sequential zone: its state changed in a way that a command may wait for.
     signals: Vec<Signal>,
@@ -141,11 +147,19 @@ impl Zoned {
     ) -> Self {
         let pool = pool::Pool::new(&layout, config.wear.dynamic);
         let table = Table::new(&layout, rules, pool, config.flash.keep_contents);
+        let drain = rules.firmware.drain_bytes_per_s;
+        let unit = u64::from(layout.unit) * UNIT as u64;
+        let drain_span = match drain {
+            0 => Ns::ZERO,
+            rate => Ns::transfer(unit, rate),
+        };
         Self {
             signals: table.zones.iter().map(|_| Signal::default()).collect(),
             table: RefCell::new(table),
             media: RefCell::new(Some(media)),
             refusals: RefCell::default(),
+            busy: firmware::Busy::default(),
+            drain_span,
             config: config.clone(),
             core,
             rules,
@@ -205,7 +219,8 @@ impl Zoned {
         let zone = &table.zones[index as usize];
         let from = zone.on_flash(self.layout.unit);
         let end = self.committed_end(table, index);
-        if end == from && !zone.resetting {
+        let finished = zone.is_finished_off_flash(self.layout.capacity);
+        if end == from && !zone.resetting && !finished {
             return None;
         }
         let mut saved = SavedZone {
@@ -213,6 +228,7 @@ impl Zoned {
             from,
             sectors: end - from,
             reset: zone.resetting,
+            finished: finished && !zone.resetting,
             payload: Vec::new(),
         };
         if self.config.flash.keep_contents {

@@ -218,6 +218,7 @@ impl<'a> Rebuilding<'a> {
         let saved = self.kept.saved(number);
         let (backup, marked) = self.newest_backup(zone);
         let reset = marked || saved.is_some_and(|saved| saved.reset);
+        let left_no_trace = saved.is_some_and(|saved| saved.finished);
         let chosen = self.choose(zone, reset || defect == Some(ZoneState::Offline));
         let left = self.scan.pieces.range((zone, 0)..(zone + 1, 0)).next();
         if left.is_none() && marked {
@@ -240,7 +241,7 @@ impl<'a> Rebuilding<'a> {
             self.repairs
                 .extend(backup.map(|found| Repair::Erase(found.row)));
         }
-        self.name_state(zone, defect, flash.finished);
+        self.name_state(zone, defect, flash.finished || left_no_trace);
     }
 
     /// The newest backup of a zone, and whether it has the mark of a reset. Other backups are to be
@@ -361,7 +362,8 @@ impl<'a> Rebuilding<'a> {
             let found = all.iter().find(is_copy).unwrap_or(best);
             // A read-only zone keeps even its bad blocks: they still hold its data.
             let read_only = defect == Some(ZoneState::ReadOnly);
-            let keep = good > 0 || read_only;
+            // No more programs come to a finished zone, which may lie on padding alone.
+            let keep = good > 0 || read_only || flash.finished;
             let others = all.iter().filter(|o| !keep || o.row != found.row);
             self.repairs.extend(others.map(|o| Repair::Erase(o.row)));
             if !keep {
@@ -369,7 +371,7 @@ impl<'a> Rebuilding<'a> {
             }
             self.table.set_piece(self.layout, zone, piece, &found.row);
             self.table.zones[zone as usize].bound = true;
-            if found.programs > good && !read_only {
+            if found.programs > good && !read_only && !flash.finished {
                 self.moves.push((zone, piece, good, *found));
             }
         }

@@ -89,6 +89,11 @@ impl Zone {
         (self.settled * unit).min(self.filled)
     }
 
+    /// Whether the zone was finished without any program; `capacity` is that of a zone.
+    pub(super) fn is_finished_off_flash(&self, capacity: u32) -> bool {
+        self.state == ZoneState::Full && self.wp < capacity && self.issued == 0
+    }
+
     /// Records that `unit` is on flash.
     pub(super) fn settle(&mut self, unit: u32) {
         self.done |= 1 << (unit - self.settled);

@@ -13,7 +13,7 @@ use crate::ledger::Cause;
 use nand::{NandError, Payload, Program, Row, Ticket, UNIT};
 use std::rc::Rc;
 use std::sync::Arc;
-use units::{Extent, Lba, Origin, Placement, SECTOR};
+use units::{Extent, Lba, Ns, Origin, Placement, SECTOR};
 
 /// Words of the spare area in zones. One word for each sector: its place in the zone, or a mark.
 pub(super) mod word {
@@ -64,12 +64,14 @@ pub(super) struct For {
     pub(super) tag: u16,
 }
 
-/// A unit on its way to flash.
+/// A unit on its way to flash: `data` sectors of its zone, and the word `rest` for the others.
+#[derive(Clone, Copy)]
 struct Issued {
     zone: u32,
     unit: u32,
+    data: u32,
+    rest: u32,
     row: Row,
-    ticket: Ticket,
 }
 
 impl Zones {
@@ -205,9 +207,14 @@ impl Zoned {
             self.noted(zone, len, put)?;
             return Ok(at);
         }
+        let was_open = self.table.borrow().zones[zone as usize].state.is_open();
         let start = self.noted(zone, len, self.accept(zone, at, len))?;
         self.table.borrow_mut().zones[zone as usize].origin = who.tag;
-        self.core.sim.sleep(self.command_time(len)).await;
+        let mut time = self.write_time(len, at.is_none());
+        if !was_open {
+            time = time + self.rules.firmware.open_by_write;
+        }
+        self.core.sim.sleep(time).await;
         self.fill(zone, start, len, content, who).await?;
         Ok(start)
     }
@@ -301,7 +308,7 @@ impl Zoned {
     }
 
     /// Issues the next unit of a zone: `data` sectors of its buffer, and the word `rest` for the
-    /// remaining ones.
+    /// remaining ones. Its program begins now, or once those before it have left the buffers.
     pub(super) fn issue(self: &Rc<Self>, zone: u32, data: u32, rest: u32) {
         let mut table = self.table.borrow_mut();
         if !table.zones[zone as usize].bound {
@@ -311,26 +318,54 @@ impl Zoned {
         let unit = table.zones[zone as usize].issued;
         let place = self.layout.place(unit);
         let row = table.row(&self.layout, zone, place.piece, place.page);
-        let label = word::label(zone + self.layout.conventional, place.piece);
-        let ticket = self.submit(
-            &mut table,
-            (zone, row, label),
-            (unit * self.layout.unit, data),
-            rest,
-        );
         let entry = &mut table.zones[zone as usize];
         entry.issued += 1;
         entry.in_flight += 1;
-        drop(table);
         let issued = Issued {
             zone,
             unit,
+            data,
+            rest,
             row,
-            ticket,
         };
+        let begin = self.drain_turn();
+        let at_once = begin == self.core.sim.now();
+        let ticket = at_once.then(|| self.submit_unit(&mut table, issued));
+        drop(table);
         let zoned = Rc::clone(self);
-        let run = async move { zoned.complete(issued).await };
-        self.core.sim.spawn_detached(run);
+        self.core.sim.spawn_detached(async move {
+            match ticket {
+                Some(ticket) => zoned.complete(issued, ticket).await,
+                None => zoned.begin_later(issued, begin).await,
+            }
+        });
+    }
+
+    fn submit_unit(&self, table: &mut Table, issued: Issued) -> Ticket {
+        let Issued { zone, unit, .. } = issued;
+        let piece = self.layout.place(unit).piece;
+        let label = word::label(zone + self.layout.conventional, piece);
+        let sectors = (unit * self.layout.unit, issued.data);
+        self.submit(table, (zone, issued.row, label), sectors, issued.rest)
+    }
+
+    /// Submits a unit at `begin`. A zone that has failed until then takes no more programs.
+    async fn begin_later(self: Rc<Self>, issued: Issued, begin: Ns) {
+        self.core.sim.sleep_until(begin).await;
+        let ticket = {
+            let mut table = self.table.borrow_mut();
+            let entry = &mut table.zones[issued.zone as usize];
+            if entry.failed {
+                entry.in_flight -= 1;
+                None
+            } else {
+                Some(self.submit_unit(&mut table, issued))
+            }
+        };
+        match ticket {
+            Some(ticket) => self.complete(issued, ticket).await,
+            None => self.wake(issued.zone),
+        }
     }
 
     /// Submits one program of `data` sectors from `first` on in the buffer of a zone.
@@ -390,12 +425,9 @@ impl Zoned {
     }
 
     /// Waits for a program; then its data count as on flash, or the zone fails.
-    async fn complete(self: Rc<Self>, issued: Issued) {
+    async fn complete(self: Rc<Self>, issued: Issued, ticket: Ticket) {
         let Issued {
-            zone,
-            unit,
-            row,
-            ticket,
+            zone, unit, row, ..
         } = issued;
         let result = self.core.nand.finish_program(ticket).await;
         let mut table = self.table.borrow_mut();

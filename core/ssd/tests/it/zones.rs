@@ -2,6 +2,7 @@
 
 mod cuts;
 mod faults;
+mod firmware;
 mod limits;
 
 mod model;
@@ -11,7 +12,7 @@ mod window;
 
 use crate::support::tiny;
 use sim::{Kernel, Seed, Sim};
-use ssd::{Content, Drive, DriveConfig, DriveMedia, Interface, Unwritten, ZoneConfig, Zones};
+use ssd::{Content, Drive, DriveConfig, DriveMedia, Interface, Unwritten, ZoneConfig, ZoneFirmware, Zones};
 use units::{Bytes, Extent, Origin};
 
 /// 512-byte sectors in one of 4 KiB.
@@ -38,6 +39,7 @@ pub(crate) fn tiny_zns(protected: bool) -> DriveConfig {
         random_write_area: Bytes(0),
         random_write_step: Bytes(0),
         random_write_zones: 0,
+        firmware: ZoneFirmware::default(),
     });
     config
 }

@@ -7,16 +7,16 @@ use sim::{Kernel, Seed};
 use ssd::{Drive, DriveConfig, DriveMedia, image};
 use std::cell::RefCell;
 use std::rc::Rc;
-use units::Bytes;
+use units::{Bytes, Ns};
 
-const MIX: Mix = Mix {
+pub(super) const MIX: Mix = Mix {
     workers: 4,
     ops: 40,
     zones: 1,
 };
 
 /// Runs the work from an empty drive and calls `at` before each event.
-fn run(
+pub(super) fn run(
     config: &DriveConfig,
     mix: Mix,
     seed: u64,
@@ -54,7 +54,7 @@ fn cut(config: &DriveConfig, drive: &Drive, model: &Model, context: &str) {
     model.check(&kernel, &recovered, &format!("{context}, in time"));
 }
 
-fn every_event(config: &DriveConfig, mix: Mix, seed: u64) -> Drive {
+pub(super) fn every_event(config: &DriveConfig, mix: Mix, seed: u64) -> Drive {
     run(config, mix, seed, |event, drive, model| {
         cut(config, drive, model, &format!("seed {seed}, event {event}"));
     })
@@ -102,8 +102,10 @@ fn zone_cut_at_every_event_with_a_small_buffer_keeps_promises() {
 /// A drive file with its log equals the drive after a cut at its last record.
 #[test]
 fn zoned_drive_file_with_log_matches_a_power_cut() {
-    for protected in [false, true] {
-        let config = tiny_zns(protected);
+    let padded = change(&tiny_zns(true), |zones| {
+        (zones.firmware.padding, zones.firmware.unmap_per_unit) = (true, Ns(900));
+    });
+    for config in [tiny_zns(false), tiny_zns(true), padded] {
         let media = DriveMedia::new(&config, Seed(1)).expect("a good configuration");
         let mut file = Vec::new();
         let mark = image::write(&config, &media, &mut file).expect("memory takes everything");
