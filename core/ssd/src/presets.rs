@@ -321,10 +321,12 @@ const ZN540: ZoneConfig = ZoneConfig {
 /// fitted. The commit is the mean reset of a finished empty zone, 1.58 ms. The time to unmap is the
 /// rest of that of a zone with 275,711 blocks, 15.4 ms. Writes of 4 KiB to eight zones end at
 /// 186,000 a second, appends to one zone at 132,000. Writes of 64 KiB to eight zones have 1,210 MB/s.
+/// An open takes 9.57 µs and a close 11.0, of which command and host are 7.91 here. The first write of
+/// a zone takes 13.6 µs, a later one 11.6.
 const ZN540_FIRMWARE: ZoneFirmware = ZoneFirmware {
-    open: Ns::ZERO,
-    close: Ns::ZERO,
-    open_by_write: Ns::ZERO,
+    open: Ns(1_660),
+    close: Ns(3_090),
+    first_write: Ns::us(2),
     commit: Ns(1_580_000),
     unmap_per_unit: Ns(50),
     padding: true,

@@ -299,8 +299,8 @@ pub const FIELDS: &[Field] = &{
         of_part("drive.zones.firmware.open", "firmware time to open", Ns),
         of_part("drive.zones.firmware.close", "firmware time to close", Ns),
         of_part(
-            "drive.zones.firmware.open_by_write",
-            "firmware time of a write that opens its zone",
+            "drive.zones.firmware.first_write",
+            "firmware time of the first write of a zone",
             Ns,
         ),
         of_part(

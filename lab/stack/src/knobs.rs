@@ -122,9 +122,19 @@ fn laid<T: Serialize + DeserializeOwned>(
         let split = text.split_once('=');
         let (knob, value) = split.ok_or_else(|| refuse("expected SETTING=VALUE"))?;
         let mut path = knob.split('.');
-        let place = path.try_fold(&mut table, |at, key| at.get_mut(key));
+        // A setting that is off may be left out of the table of its drive.
+        let mut is_left_out = false;
+        let place = path.try_fold(&mut table, |at, key| {
+            let at = at.as_table_mut()?;
+            is_left_out |= !at.contains_key(key);
+            let nothing = || toml::Value::Table(toml::Table::new());
+            Some(at.entry(key).or_insert_with(nothing))
+        });
         *place.ok_or_else(|| refuse(known))? = valued(value);
-        T::deserialize(table.clone()).map_err(|e| refuse(e.message()))?;
+        T::deserialize(table.clone()).map_err(|e| match is_left_out {
+            true => refuse(known),
+            false => refuse(e.message()),
+        })?;
     }
     Ok(T::deserialize(table).expect("each assignment was accepted"))
 }

@@ -22,8 +22,8 @@ pub struct ZoneFirmware {
     pub open: Ns,
     /// Time of a close, beside that of a command.
     pub close: Ns,
-    /// Time that a write adds which opens its zone.
-    pub open_by_write: Ns,
+    /// Time that the first write of an empty zone adds.
+    pub first_write: Ns,
     /// Time to record the state of a zone on flash. A reset does so, a finish of a zone with data,
     /// and before a reset also the end of the data of an active zone.
     pub commit: Ns,
@@ -53,7 +53,7 @@ impl ZoneFirmware {
         check_times([
             ("zones.firmware.open", self.open),
             ("zones.firmware.close", self.close),
-            ("zones.firmware.open_by_write", self.open_by_write),
+            ("zones.firmware.first_write", self.first_write),
             ("zones.firmware.commit", self.commit),
             ("zones.firmware.unmap_per_unit", self.unmap_per_unit),
             ("zones.firmware.write", self.write),

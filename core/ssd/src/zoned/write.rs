@@ -207,12 +207,11 @@ impl Zoned {
             self.noted(zone, len, put)?;
             return Ok(at);
         }
-        let was_open = self.table.borrow().zones[zone as usize].state.is_open();
         let start = self.noted(zone, len, self.accept(zone, at, len))?;
         self.table.borrow_mut().zones[zone as usize].origin = who.tag;
         let mut time = self.write_time(len, at.is_none());
-        if !was_open {
-            time = time + self.rules.firmware.open_by_write;
+        if start == 0 {
+            time = time + self.rules.firmware.first_write;
         }
         self.core.sim.sleep(time).await;
         self.fill(zone, start, len, content, who).await?;
