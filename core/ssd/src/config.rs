@@ -321,7 +321,9 @@ const MILLION: u32 = 1_000_000;
 /// Largest accepted number of passes of a read beyond the first.
 const MOST_PASSES: u32 = 1_000;
 
-pub(crate) fn check_times<const N: usize>(times: [(&'static str, Ns); N]) -> Result<(), ConfigError> {
+pub(crate) fn check_times<const N: usize>(
+    times: [(&'static str, Ns); N],
+) -> Result<(), ConfigError> {
     let long = times.into_iter().find(|(_, time)| *time > LONGEST);
     long.map_or(Ok(()), |(knob, time)| {
         Err(ConfigError::range(knob, time, format!("at most {LONGEST}")))

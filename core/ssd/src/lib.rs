@@ -95,6 +95,6 @@ pub use raw::{
 };
 pub use running::{Command, Running};
 pub use zoned::{
-    OpenRoom, Room, Step, Unwritten, ZoneAction, ZoneConfig, ZoneEvent, ZoneFirmware, ZoneInfo, ZoneKind,
-    ZoneLayout, ZoneLimits, ZoneState, ZoneStatus, ZoneUse, Zones, transition,
+    OpenRoom, Room, Step, Unwritten, ZoneAction, ZoneConfig, ZoneEvent, ZoneFirmware, ZoneInfo,
+    ZoneKind, ZoneLayout, ZoneLimits, ZoneState, ZoneStatus, ZoneUse, Zones, transition,
 };

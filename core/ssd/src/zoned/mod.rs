@@ -29,6 +29,9 @@
 //! - A torn program, or a whole one beyond it, leaves pages that cannot be programmed again.
 //!   Power-on copies the pages before them to another block, and only then lets the zone be
 //!   written.
+//! - The firmware may add its own costs ([`ZoneFirmware`]). Padding of a finish follows the mark, so
+//!   a cut between the two leaves a finished zone. A protected drive that erases after a reset has
+//!   completed keeps the reset until then, and the finish of a zone that has nothing on flash.
 //! - A reset erases the blocks with the first unit before any others: from then on no unit is part
 //!   of a run from the start. If the zone has a backup, a mark in the backup comes first. A finish
 //!   is one program, in place of the next unit.
@@ -68,11 +71,11 @@ pub use rules::{OpenRoom, Room, Step, ZoneEvent, ZoneState, ZoneStatus, transiti
 
 use crate::config::{ConfigError, DriveConfig};
 use crate::drive::{Core, Drive, IoError};
+use nand::UNIT;
 use sim::Signal;
 use std::cell::RefCell;
 use std::rc::Rc;
 use table::Table;
-use nand::UNIT;
 use units::{Extent, Ns, Refusals, SECTOR};
 
 /// State shared by all tasks of the zoned firmware.

@@ -12,7 +12,9 @@ mod window;
 
 use crate::support::tiny;
 use sim::{Kernel, Seed, Sim};
-use ssd::{Content, Drive, DriveConfig, DriveMedia, Interface, Unwritten, ZoneConfig, ZoneFirmware, Zones};
+use ssd::{
+    Content, Drive, DriveConfig, DriveMedia, Interface, Unwritten, ZoneConfig, ZoneFirmware, Zones,
+};
 use units::{Bytes, Extent, Origin};
 
 /// 512-byte sectors in one of 4 KiB.

@@ -62,8 +62,8 @@ fn firmware_off_leaves_no_table_in_a_drive_file() {
 fn firmware_rate_and_times_out_of_range_are_rejected() {
     let refused = |firmware| {
         let config = with(&tiny_zns(true), firmware);
-        let media = ssd::DriveMedia::new(&config, sim::Seed(1));
-        media.err().expect("out of range").to_string()
+        let layout = ssd::Layout::new(&config);
+        layout.err().expect("out of range").to_string()
     };
     let slow = refused(ZoneFirmware {
         drain_bytes_per_s: 999_999,
@@ -281,7 +281,10 @@ fn equal_seeds_with_firmware_give_equal_runs() {
     let run = || {
         let mut cuts = 0;
         let drive = super::cuts::run(&with(&tiny_zns(true), ALL), MIX, 23, |_, _, _| cuts += 1);
-        (cuts, format!("{:?} {:?}", drive.ledger(), drive.flash_counters()))
+        (
+            cuts,
+            format!("{:?} {:?}", drive.ledger(), drive.flash_counters()),
+        )
     };
     assert_eq!(run(), run());
 }
