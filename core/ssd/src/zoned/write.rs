@@ -211,7 +211,7 @@ impl Zoned {
         self.table.borrow_mut().zones[zone as usize].origin = who.tag;
         let mut time = self.write_time(len, at.is_none());
         if start == 0 {
-            time = time + self.rules.firmware.first_write;
+            time += self.rules.firmware.first_write;
         }
         self.core.sim.sleep(time).await;
         self.fill(zone, start, len, content, who).await?;

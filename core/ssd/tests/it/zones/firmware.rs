@@ -63,7 +63,7 @@ fn firmware_rate_and_times_out_of_range_are_rejected() {
     let refused = |firmware| {
         let config = with(&tiny_zns(true), firmware);
         let layout = ssd::Layout::new(&config);
-        layout.err().expect("out of range").to_string()
+        layout.map_or_else(|e| e.to_string(), |_| String::new())
     };
     let slow = refused(ZoneFirmware {
         drain_bytes_per_s: 999_999,
@@ -123,7 +123,7 @@ fn finish_programs_the_rest_of_the_zone_at_the_rate_of_the_drain() {
         let mut padding = Ns(13 * drain.0 + program.0);
         if drain > program {
             // The way from the buffers is not free yet as the mark is on flash.
-            padding = padding + Ns(drain.0 - program.0);
+            padding += Ns(drain.0 - program.0);
         }
         assert_eq!(took, command + program + padding + ALL.commit);
         let ledger = drive.ledger();
