@@ -57,12 +57,18 @@ fn equal_experiments_give_equal_rows() {
 }
 
 /// Errors that may fall and not rise: mean of the absolute errors in percent, rounded up.
-const ERRORS: [(&str, &str, &str, f64); 1] = [(
-    "zn540",
-    "random read",
-    "spdk/zns-a/lbaf2/randread/4096bs/1zone/4.json",
-    20.0,
-)];
+const ERRORS: [(&str, &str, &str, f64); 5] = [
+    (
+        "zn540",
+        "random read",
+        "spdk/zns-a/lbaf2/randread/4096bs/1zone/4.json",
+        20.0,
+    ),
+    ("zn540", "zone state", "run2, finish_1", 20.0),
+    ("zn540", "zone state", "run2, finish_137856", 20.0),
+    ("zn540", "zone state", "run4, reset_17232", 20.0),
+    ("zn540", "zone state", "run4, reset_137856", 20.0),
+];
 
 #[test]
 fn errors_do_not_rise() {
