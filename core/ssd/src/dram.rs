@@ -15,7 +15,7 @@ const ENTRY: u64 = 4;
 pub struct Dram {
     /// The map from addresses to flash; for zones, an entry for each block.
     pub map: Bytes,
-    /// The write buffer, and the buffers of the zones that may be active.
+    /// The write buffer, the buffers of the zones that may be active, and read-ahead.
     pub buffers: Bytes,
     /// The write log, its commit entries, and the page cache.
     pub front: Bytes,
@@ -38,7 +38,9 @@ impl DriveConfig {
         });
         Dram {
             map: Bytes(self.map_bytes()),
-            buffers: Bytes(self.controller.write_buffer.0 + self.zone_buffers()),
+            buffers: Bytes(
+                self.controller.write_buffer.0 + self.controller.read_ahead.0 + self.zone_buffers(),
+            ),
             front: Bytes(front),
         }
     }

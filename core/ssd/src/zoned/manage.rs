@@ -169,6 +169,7 @@ impl Zoned {
             self.end(zone);
             return Err(status);
         }
+        self.forget_ahead(zone);
         let mut rows = self.table.borrow_mut().unbind(&self.layout, zone);
         let mut erased = Vec::with_capacity(rows.len() + 1);
         if !protected && !backed && !rows.is_empty() {
