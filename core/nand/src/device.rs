@@ -60,6 +60,8 @@ pub struct Counters {
     pub read_pages: u64,
     /// Number of passes of reads beyond their first ones.
     pub read_retries: u64,
+    /// Number of pages among `read_pages` that were read from page registers, without sensing.
+    pub held_pages: u64,
     /// Number of pages programmed, including failed programs.
     pub program_pages: u64,
     /// Number of blocks erased, including failed erases.
@@ -82,6 +84,8 @@ pub struct Nand {
     pub(crate) faults: Faults,
     media: RefCell<Media>,
     pub(crate) queues: RefCell<Queues>,
+    /// Whether page registers serve reads.
+    pub(crate) registers: Cell<bool>,
     loads: Loads,
     counters: Cell<Counters>,
     chance: RefCell<Rng>,
@@ -123,6 +127,7 @@ impl Nand {
                 sim: sim.clone(),
                 loads: Loads::new(geometry.dies()),
                 queues: RefCell::new(queues),
+                registers: Cell::new(false),
                 bus: Rate::new(timing.bus_bytes_per_s),
                 geometry,
                 timing,

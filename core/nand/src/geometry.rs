@@ -138,6 +138,14 @@ impl Row {
         }
     }
 
+    /// Whether all pages of `other` are pages of this row.
+    pub(crate) fn covers(&self, other: &Self) -> bool {
+        let same = |block: BlockId| self.blocks[block.plane as usize] == block.block;
+        self.planes & other.planes == other.planes
+            && (self.die, self.page) == (other.die, other.page)
+            && other.blocks().all(same)
+    }
+
     /// The blocks of the participating planes, in the order of planes.
     pub fn blocks(&self) -> impl Iterator<Item = BlockId> + use<> {
         let mut row = *self;

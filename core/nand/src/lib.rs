@@ -26,7 +26,9 @@
 //! program occupies the channel, then the die for tPROG; an erase the channel for
 //! its command, then the die for tBERS. The command and address cycles of a read
 //! are charged together with its data burst: latency and occupancy are exact, but
-//! the order of the two uses of the bus is not modelled.
+//! the order of the two uses of the bus is not modelled. With
+//! [`Nand::read_from_registers`] a read of a page that is in the registers of its die,
+//! or is about to be sensed, has no tR of its own.
 
 mod block;
 mod device;
@@ -38,6 +40,7 @@ mod operation;
 mod part;
 mod past;
 mod payload;
+mod registers;
 mod watch;
 
 pub use block::{BlockState, Page};

@@ -12,6 +12,7 @@ use crate::device::{Nand, Priority};
 use crate::geometry::Row;
 use crate::load::Kind;
 use crate::media::NandError;
+use crate::registers::{NONE, Registers};
 use sim::{Actor, Discipline, Server, Service, TaskId, Timer};
 use std::collections::VecDeque;
 use std::future::Future;
@@ -64,6 +65,8 @@ pub(crate) struct Operation {
     pub(crate) row: Row,
     pub(crate) doing: Doing,
     pub(crate) report: Report,
+    /// Next read that waits for the same sensing, or [`NONE`].
+    pub(crate) follower: u32,
 }
 
 impl Operation {
@@ -75,13 +78,15 @@ impl Operation {
     }
 }
 
-/// Page registers of a die: one for the program in the array, one for the next transfer.
+/// Page registers of a die for programs: one for that in the array, one for the next transfer.
 const REGISTERS: u32 = 2;
 
 pub(crate) struct Die {
     pub(crate) array: Server,
     channel: u32,
-    registers: u32,
+    /// Registers that no program uses.
+    free: u32,
+    pub(crate) registers: Registers,
     /// Programs that wait for a register.
     waiting: VecDeque<u32>,
 }
@@ -108,7 +113,8 @@ impl Queues {
         let die = |number| Die {
             array: Server::new(array, timer(number)),
             channel: number % channels,
-            registers: REGISTERS,
+            free: REGISTERS,
+            registers: Registers::new(number),
             waiting: VecDeque::new(),
         };
         let channel = |number| Server::new(bus, timer(dies + number));
@@ -123,7 +129,12 @@ impl Queues {
     }
 
     pub(crate) fn add(&mut self, row: Row, doing: Doing, report: Report) -> u32 {
-        let operation = Operation { row, doing, report };
+        let operation = Operation {
+            row,
+            doing,
+            report,
+            follower: NONE,
+        };
         if let Some(number) = self.free.pop() {
             self.operations[number as usize] = operation;
             return number;
@@ -154,7 +165,7 @@ impl Queues {
     fn put_register(&mut self, die: u32) {
         let die = &mut self.dies[die as usize];
         match die.waiting.pop_front() {
-            None => die.registers += 1,
+            None => die.free += 1,
             Some(next) => {
                 self.granted.push_back(next);
                 self.grants.set_now();
@@ -198,7 +209,9 @@ impl Nand {
         self.loads().begin(row.die, doing.kind());
         let queues = &mut *self.queues.borrow_mut();
         let number = queues.add(row, doing, report);
-        self.to_array(queues, number);
+        if !self.registers.get() || !self.joins_registers(queues, number) {
+            self.to_array(queues, number);
+        }
         number
     }
 
@@ -209,14 +222,15 @@ impl Nand {
         let Operation { row, doing, .. } = *operation;
         self.loads().begin(row.die, doing.kind());
         let die = &mut queues.dies[row.die as usize];
+        die.registers.empty();
         match doing {
             Doing::Program {
                 from_channel: false,
                 ..
             } => self.to_array(queues, number),
-            _ if die.registers == 0 => die.waiting.push_back(number),
+            _ if die.free == 0 => die.waiting.push_back(number),
             _ => {
-                die.registers -= 1;
+                die.free -= 1;
                 self.to_channel(queues, number);
             }
         }
@@ -231,15 +245,16 @@ impl Nand {
     }
 
     #[inline]
-    fn to_array(&self, queues: &mut Queues, number: u32) {
+    pub(crate) fn to_array(&self, queues: &mut Queues, number: u32) {
         let operation = &queues.operations[number as usize];
         let service = self.in_array(&operation.doing);
         let die = &mut queues.dies[operation.row.die as usize];
+        die.registers.empty();
         die.array.arrive(number, service);
     }
 
     #[inline]
-    fn to_channel(&self, queues: &mut Queues, number: u32) {
+    pub(crate) fn to_channel(&self, queues: &mut Queues, number: u32) {
         let operation = &queues.operations[number as usize];
         let channel = queues.dies[operation.row.die as usize].channel;
         let (bytes, priority) = match operation.doing {
@@ -341,6 +356,9 @@ impl Nand {
             return Some(if retry { failed } else { Ok(()) });
         }
         self.to_channel(queues, number);
+        if self.registers.get() {
+            self.keep_sensed(queues, number, !retry);
+        }
         None
     }
 

@@ -3,6 +3,7 @@
 //! Every knob has its unit in its type and its default from a preset; a drive file starts from a
 //! preset and overrides some of its knobs.
 
+use crate::ahead;
 use crate::front::{self, FrontConfig};
 use crate::raw::RawConfig;
 use crate::zoned::ZoneConfig;
@@ -85,6 +86,10 @@ pub struct Flash {
     pub bypass_limit: u32,
     /// Times a read may suspend one program or erase; 0 for never.
     pub suspend_limit: u32,
+    /// Whether page registers serve reads: a page that its die sensed last, or is sensing, is not
+    /// sensed again.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub page_registers: bool,
     /// Whether contents are kept. If not, reads return zeros and a run takes less memory.
     pub keep_contents: bool,
 }
@@ -112,6 +117,13 @@ pub struct Controller {
     pub write_buffer: Bytes,
     /// Whether the write buffer survives a power cut.
     pub power_loss_protection: bool,
+    /// DRAM for pages that reads in order will ask for next; 0 for no read-ahead. Streams of reads
+    /// share it equally, each a power of two of mapped pages.
+    #[serde(default, skip_serializing_if = "is_nothing")]
+    pub read_ahead: Bytes,
+    /// Streams of reads in order that are told apart at once.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub read_streams: u32,
 }
 
 /// Placement handles and reclaim groups.
@@ -202,6 +214,22 @@ pub enum VictimPolicy {
 )]
 fn is_zero(number: &u32) -> bool {
     *number == 0
+}
+
+#[allow(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_nothing(size: &Bytes) -> bool {
+    size.0 == 0
+}
+
+#[allow(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 /// Policy and pace of garbage collection.
@@ -386,6 +414,7 @@ impl DriveConfig {
             ])?;
         }
         front::check(self)?;
+        ahead::check(self)?;
         let faults = &self.faults;
         let bounds = [
             ("faults.factory_bad_blocks", faults.factory_bad_blocks),

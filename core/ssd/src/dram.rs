@@ -19,13 +19,15 @@ pub struct Dram {
     pub buffers: Bytes,
     /// The write log, its commit entries, and the page cache.
     pub front: Bytes,
+    /// Pages that were read ahead, which are clean.
+    pub ahead: Bytes,
 }
 
 impl Dram {
     /// DRAM of the drive in all.
     #[must_use]
     pub const fn total(&self) -> Bytes {
-        Bytes(self.map.0 + self.buffers.0 + self.front.0)
+        Bytes(self.map.0 + self.buffers.0 + self.front.0 + self.ahead.0)
     }
 }
 
@@ -40,6 +42,7 @@ impl DriveConfig {
             map: Bytes(self.map_bytes()),
             buffers: Bytes(self.controller.write_buffer.0 + self.zone_buffers()),
             front: Bytes(front),
+            ahead: self.controller.read_ahead,
         }
     }
 

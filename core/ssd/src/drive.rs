@@ -1,5 +1,6 @@
 //! The drive as a host uses it: power-on, commands, counters, power cut and shutdown.
 
+use crate::ahead::ReadAhead;
 use crate::collect;
 use crate::config::{ConfigError, DriveConfig};
 use crate::fdp::EventLogs;
@@ -123,6 +124,8 @@ pub(crate) struct Core {
     pub(crate) state: RefCell<State>,
     pub(crate) journal: RefCell<Journal>,
     pub(crate) map_cache: Option<MapCache>,
+    /// Read-ahead; `None` on a drive without.
+    pub(crate) ahead: Option<RefCell<ReadAhead>>,
     /// Free pages of the write buffer.
     pub(crate) buffer: Semaphore,
     /// For each group: copies that collection may still put into the buffer.
@@ -178,6 +181,7 @@ impl Core {
             smart: Cell::new(smart),
             fdp: EventLogs::new(config.interface),
             map_cache: MapCache::new(config, &layout),
+            ahead: ReadAhead::new(config).map(RefCell::new),
             jobs: Jobs::new(sim.enroll(me.clone())),
             state: RefCell::new(state),
             journal: RefCell::new(journal),
@@ -270,6 +274,9 @@ impl Drive {
             config.flash.discipline(),
             seed,
         );
+        if config.flash.page_registers {
+            nand.read_from_registers();
+        }
         let saved = (media.dump, &media.front, smart);
         let core = Core::new(sim, layout, config, nand, saved);
         let zones = Zones::new(&core, whole, kept)?;

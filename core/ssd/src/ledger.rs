@@ -87,11 +87,13 @@ pub enum ReadCause {
     Map,
     /// Spare areas, summaries and journal at power-on.
     Recovery,
+    /// Pages that no command had asked for: the read-ahead of reads in order.
+    ReadAhead,
 }
 
 impl ReadCause {
     /// Every cause, in the order of its number.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Host,
         Self::Rmw,
         Self::Gc,
@@ -99,6 +101,7 @@ impl ReadCause {
         Self::CacheFetch,
         Self::Map,
         Self::Recovery,
+        Self::ReadAhead,
     ];
 
     /// The cause's name in reports.
@@ -112,6 +115,7 @@ impl ReadCause {
             Self::CacheFetch => "cache-fetch",
             Self::Map => "mapping",
             Self::Recovery => "recovery",
+            Self::ReadAhead => "read-ahead",
         }
     }
 }
@@ -214,6 +218,8 @@ pub struct Ledger {
     pub programmed: Vec<Vec<u64>>,
     /// Flash pages read, indexed by [`ReadCause`].
     pub reads: [u64; ReadCause::ALL.len()],
+    /// Pages of host reads that came from read-ahead, or waited for it.
+    pub ahead_pages: u64,
     /// Map look-ups that found their part of the map, a translation page or an entry, in DRAM or
     /// already being loaded. Always 0 without a paged map.
     pub map_hits: u64,
@@ -269,6 +275,7 @@ impl Ledger {
                 .map(|(c, now)| less(now, before.programmed.get(c).unwrap_or(&none)))
                 .collect(),
             reads: std::array::from_fn(|c| self.reads[c] - before.reads[c]),
+            ahead_pages: self.ahead_pages - before.ahead_pages,
             map_hits: self.map_hits - before.map_hits,
             map_misses: self.map_misses - before.map_misses,
             map_write_backs: self.map_write_backs - before.map_write_backs,

@@ -30,6 +30,7 @@
 //! the program that supersedes it has completed: a line is erased only after every program issued
 //! up to that instant has completed.
 
+mod ahead;
 mod buffer;
 mod bytes;
 mod collect;

@@ -13,7 +13,7 @@ use crate::raw::RawConfig;
 use crate::zoned::{Unwritten, ZoneConfig, ZoneFirmware};
 use large::micron_6600_ion;
 use nand::{Faults, Geometry, Timing};
-use products::product;
+use products::{product, reading_ahead};
 use units::{Bytes, GIB, KIB, MIB, Ns};
 
 /// A drive configuration with a name.
@@ -219,6 +219,7 @@ fn generic(name: &str, interface: Interface, handles: u16, isolated: bool) -> Dr
             reads_first: true,
             bypass_limit: 16,
             suspend_limit: 0,
+            page_registers: false,
             keep_contents: false,
         },
         geometry: Geometry {
@@ -238,6 +239,8 @@ fn generic(name: &str, interface: Interface, handles: u16, isolated: bool) -> Dr
             dram_per_unit: Ns(500),
             write_buffer: Bytes(6 * MIB),
             power_loss_protection: true,
+            read_ahead: Bytes(0),
+            read_streams: 0,
         },
         placement: placements(handles, isolated),
         mapping: Mapping {
@@ -376,7 +379,7 @@ fn zn540() -> DriveConfig {
 }
 
 /// The smallest ZN540, of 1 TB: 904 zones, as `nvmebenchmarks` states. The rest is that of the
-/// largest one, for want of a source on the dies of either.
+/// largest one, for want of a source on the dies of either; reads in order are those of a product.
 fn zn540_1tb() -> DriveConfig {
     let large = zn540();
     DriveConfig {
@@ -386,6 +389,11 @@ fn zn540_1tb() -> DriveConfig {
             blocks_per_plane: 904 + 24 + 1,
             ..large.geometry
         },
+        flash: Flash {
+            page_registers: true,
+            ..large.flash
+        },
+        controller: reading_ahead(large.controller),
         ..large
     }
 }
@@ -473,7 +481,7 @@ fn skybyte() -> DriveConfig {
             command: Ns::ZERO,
             dram_per_unit: Ns::ZERO,
             write_buffer: Bytes(8 * MIB),
-            power_loss_protection: true,
+            ..generic.controller
         },
         collection: Collection {
             background_lines: 24,

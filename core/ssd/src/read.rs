@@ -81,12 +81,7 @@ impl Core {
             };
             let next = self.row_read(page, place, self.layout.page_bytes() as u32);
             match rows.last_mut() {
-                Some(read) if read.same_row(&next) => {
-                    let plane = next.row.planes.trailing_zeros() as usize;
-                    read.row.planes |= next.row.planes;
-                    read.row.blocks[plane] = next.row.blocks[plane];
-                    read.bytes += next.bytes;
-                }
+                Some(read) if read.same_row(&next) => read.add(&next),
                 _ => rows.push(next),
             }
         }
@@ -240,7 +235,15 @@ impl RowRead {
         self.bytes / UNIT as u32
     }
 
-    fn same_row(&self, other: &Self) -> bool {
+    /// Adds a page of the same row.
+    pub(crate) fn add(&mut self, next: &Self) {
+        let plane = next.row.planes.trailing_zeros() as usize;
+        self.row.planes |= next.row.planes;
+        self.row.blocks[plane] = next.row.blocks[plane];
+        self.bytes += next.bytes;
+    }
+
+    pub(crate) fn same_row(&self, other: &Self) -> bool {
         self.line == other.line && self.row.die == other.row.die && self.row.page == other.row.page
     }
 }

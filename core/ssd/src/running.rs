@@ -344,6 +344,9 @@ impl Running {
     #[inline]
     fn read_flash(&mut self, core: &Core) {
         let (first, end) = core.pages_of(self.extent);
+        if core.ahead.is_some() && self.continue_stream(core, first, end) {
+            return;
+        }
         if end - first == 1 {
             let place = core.state.borrow().map.get(first);
             if let Where::Flash(place) = place {
@@ -358,6 +361,25 @@ impl Running {
         for row in rows.drain(..) {
             self.start_row(core, &row, ReadCause::Host);
         }
+    }
+
+    /// Serves a read that continues a stream, and reads ahead of it; false if it continues none.
+    fn continue_stream(&mut self, core: &Core, first: u32, end: u32) -> bool {
+        let mut rows = core.jobs.rows.borrow_mut();
+        let Some((stream, coming)) = core.continue_stream(first, end, &mut rows) else {
+            return false;
+        };
+        if coming.is_empty() {
+            for row in rows.drain(..) {
+                self.start_row(core, &row, ReadCause::Host);
+            }
+        } else {
+            let (core, rows) = (core.this(), std::mem::take(&mut *rows));
+            self.await_future(async move { core.read_coming(rows, coming).await });
+        }
+        drop(rows);
+        core.read_ahead(stream);
+        true
     }
 
     /// Starts the read of a row.

@@ -3,13 +3,13 @@
 //! Facts, each with its source: kind of flash and capacities (the makers' datasheets, in
 //! `lab/stack/validate`), and the rows of [`PRODUCTS`] that say so. Assumed for all, since no source
 //! says: dies of 64 GiB, two planes, blocks of 1,152 pages of 16 KiB, the times of the parts `tlc`
-//! and `mlc`, the times of the firmware, and a write buffer of two programs a die. No number is
-//! taken from a measurement that `flashloom validate` compares.
+//! and `mlc`, the times of the firmware, a write buffer of two programs a die, and the sizes of
+//! read-ahead. No number is taken from a measurement that `flashloom validate` compares.
 
 use super::generic;
 use crate::config::{Controller, DriveConfig, Flash, Interface, Wear};
 use nand::{Geometry, Part, Timing};
-use units::{Bytes, GIB, KIB};
+use units::{Bytes, GIB, KIB, MIB};
 
 /// Facts of one product.
 struct Product {
@@ -111,6 +111,16 @@ const PRODUCTS: [Product; 9] = [
     },
 ];
 
+/// `controller` with read-ahead for 16 streams of 1 MiB each. Drives read ahead (`memblaze` 1), in
+/// zones too (`zone-read-ahead` 1); both sizes are assumed, since no maker publishes them.
+pub(super) fn reading_ahead(controller: Controller) -> Controller {
+    Controller {
+        read_ahead: Bytes(16 * MIB),
+        read_streams: 16,
+        ..controller
+    }
+}
+
 /// The product called `name`.
 ///
 /// # Panics
@@ -135,6 +145,7 @@ pub(super) fn product(name: &str) -> DriveConfig {
         flash: Flash {
             part: facts.part.to_owned(),
             timing,
+            page_registers: true,
             ..generic.flash
         },
         geometry: Geometry {
@@ -148,7 +159,7 @@ pub(super) fn product(name: &str) -> DriveConfig {
         },
         controller: Controller {
             write_buffer: Bytes(2 * program * u64::from(facts.dies)),
-            ..generic.controller
+            ..reading_ahead(generic.controller)
         },
         wear: Wear {
             spare_blocks: 8,

@@ -229,6 +229,7 @@ impl Zoned {
             return Err(status);
         }
         self.charge(time).await;
+        self.forget_ahead(zone);
         let mut rows = self.table.borrow_mut().unbind(&self.layout, zone);
         if self.erases_later() {
             self.become_empty(zone);

@@ -43,6 +43,7 @@
 //! protected; flushes fail. A block that cannot be erased is replaced by a spare one; when a plane
 //! has none left, a zone of its group goes offline.
 
+mod ahead;
 mod backup;
 mod config;
 mod copy;

@@ -7,6 +7,7 @@ use super::{Unwritten, Zoned, Zones};
 use crate::drive::Sink;
 use crate::ledger::ReadCause;
 use nand::{NandError, Payload, Priority, Row, UNIT};
+use sim::JoinHandle;
 use std::rc::Rc;
 use units::{Extent, SECTOR};
 
@@ -14,13 +15,13 @@ use units::{Extent, SECTOR};
 #[derive(Clone, Copy)]
 pub(super) struct Part {
     /// Index among the sequential zones.
-    zone: u32,
-    at: u32,
-    len: u32,
+    pub(super) zone: u32,
+    pub(super) at: u32,
+    pub(super) len: u32,
 }
 
 /// One flash read: sectors of one page row.
-struct RowRead {
+pub(super) struct RowRead {
     zone: u32,
     row: Row,
     bytes: u32,
@@ -131,16 +132,18 @@ impl Zoned {
             return Err(ZoneStatus::Unwritten);
         }
         if part.at < on_flash {
+            let settled = Part {
+                len: end.min(on_flash) - part.at,
+                ..part
+            };
             let first = self.row_read(part.zone, part.at, end.min(on_flash));
-            if first.1 == end.min(on_flash) {
+            if let Some(stream) = self.follow(settled, cause) {
+                Box::pin(self.read_in_order(settled, stream)).await?;
+            } else if first.1 == end.min(on_flash) {
                 self.begin_row(&first.0, cause);
                 self.finish_row(first.0).await?;
             } else {
-                let rest = Part {
-                    len: end.min(on_flash) - part.at,
-                    ..part
-                };
-                Box::pin(self.read_rows(rest, cause)).await?;
+                Box::pin(self.read_rows(settled, cause)).await?;
             }
         }
         if sink.is_wanted() {
@@ -151,7 +154,7 @@ impl Zoned {
 
     /// The read of the page row that contains sector `at`, up to sector `end`; and the first sector
     /// after the read.
-    fn row_read(&self, zone: u32, at: u32, end: u32) -> (RowRead, u32) {
+    pub(super) fn row_read(&self, zone: u32, at: u32, end: u32) -> (RowRead, u32) {
         let layout = &self.layout;
         let per_page = layout.geometry.sectors_per_page();
         let per_row = per_page * layout.geometry.planes;
@@ -172,7 +175,24 @@ impl Zoned {
     }
 
     /// Reads the rows of `part` in parallel.
-    async fn read_rows(self: &Rc<Self>, part: Part, cause: ReadCause) -> Result<(), ZoneStatus> {
+    pub(super) async fn read_rows(
+        self: &Rc<Self>,
+        part: Part,
+        cause: ReadCause,
+    ) -> Result<(), ZoneStatus> {
+        let mut result = Ok(());
+        for read in self.start_rows(part, cause) {
+            result = result.and(read.await);
+        }
+        result
+    }
+
+    /// Starts the reads of the rows of `part`, whose zone has them as readers from now on.
+    pub(super) fn start_rows(
+        self: &Rc<Self>,
+        part: Part,
+        cause: ReadCause,
+    ) -> Vec<JoinHandle<Result<(), ZoneStatus>>> {
         let (mut at, end) = (part.at, part.at + part.len);
         let mut reads = Vec::new();
         while at < end {
@@ -183,20 +203,16 @@ impl Zoned {
             reads.push(self.core.sim.spawn(finish));
             at = next;
         }
-        let mut result = Ok(());
-        for read in reads {
-            result = result.and(read.await);
-        }
-        result
+        reads
     }
 
-    fn begin_row(&self, read: &RowRead, cause: ReadCause) {
+    pub(super) fn begin_row(&self, read: &RowRead, cause: ReadCause) {
         self.table.borrow_mut().zones[read.zone as usize].readers += 1;
         let pages = u64::from(read.row.planes.count_ones());
         self.core.state.borrow_mut().ledger.reads[cause as usize] += pages;
     }
 
-    async fn finish_row(&self, read: RowRead) -> Result<(), ZoneStatus> {
+    pub(super) async fn finish_row(&self, read: RowRead) -> Result<(), ZoneStatus> {
         let result = self
             .core
             .nand
