@@ -11,6 +11,8 @@ use std::fmt::Write;
 
 /// Requests of a job on the model, by its measured rate: our choice.
 const REQUESTS: f64 = 4_000.0;
+/// Requests of a job on the model, for each that is in flight: fewer make rates come in steps.
+const TURNS: f64 = 64.0;
 /// Bytes that a job writes before it is measured, by its measured rate, so that the write buffer
 /// is full: the largest one.
 const BEFORE: f64 = 128e6;
@@ -250,7 +252,10 @@ fn timed(section: &str, values: &BTreeMap<String, f64>) -> String {
         (_, mean, _) if mean > 0.0 => 1e9 / mean,
         (.., bandwidth) => (bandwidth * 1e6 / 131_072.0).max(1.0),
     };
-    let span = (REQUESTS / rate * 1e6).clamp(SPAN.0, SPAN.1) as u64;
+    let number = |name: &str| option(section, &[name]).and_then(|text| text.parse().ok());
+    let in_flight: f64 = number("iodepth").unwrap_or(1.0) * number("numjobs").unwrap_or(1.0);
+    let requests = REQUESTS.max(TURNS * in_flight);
+    let span = (requests / rate * 1e6).clamp(SPAN.0, SPAN.1) as u64;
     let writes = values.keys().any(|name| name.starts_with("write"));
     let before = match values.get("write bandwidth") {
         Some(mb_per_s) => BEFORE / mb_per_s,

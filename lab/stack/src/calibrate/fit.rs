@@ -24,7 +24,7 @@ const MILD: f64 = 4.0;
 /// Deviation of a value that the model does not give.
 const ABSENT: f64 = 100.0;
 /// Relative step of a knob for a derivative: large, since a run has few requests.
-const STEP: f64 = 0.04;
+const STEP: f64 = 0.1;
 /// Iterations for one shape of the flash while shapes are compared, and for the last one.
 const ITERATIONS: (usize, usize) = (2, 8);
 /// Changes of the shape at most, and the share of the deviations that one must save.

@@ -1,6 +1,6 @@
 //! A model of a drive that fits measurements of it.
 //!
-//! [`Evidence`] holds the measured values, with the jobs that gave them. A [`fit`] turns the
+//! [`Evidence`] holds the measured values, with the jobs that gave them. A [`fit()`] turns the
 //! [`KNOBS`] of a drive within their physical ranges until the same jobs on the model come as close
 //! as they can; what the values say nothing about stays near the drive that the fit starts from.
 //!
