@@ -47,7 +47,7 @@ struct Slot {
 struct Stream {
     /// First page after all its reads.
     next: u64,
-    /// Pages read in order.
+    /// Pages that have been read in order.
     run: u64,
     /// First page after those that were fetched or are being fetched.
     ahead: u64,

@@ -15,17 +15,19 @@ const ENTRY: u64 = 4;
 pub struct Dram {
     /// The map from addresses to flash; for zones, an entry for each block.
     pub map: Bytes,
-    /// The write buffer, the buffers of the zones that may be active, and read-ahead.
+    /// The write buffer, and the buffers of the zones that may be active.
     pub buffers: Bytes,
     /// The write log, its commit entries, and the page cache.
     pub front: Bytes,
+    /// Pages that were read ahead, which are clean.
+    pub ahead: Bytes,
 }
 
 impl Dram {
     /// DRAM of the drive in all.
     #[must_use]
     pub const fn total(&self) -> Bytes {
-        Bytes(self.map.0 + self.buffers.0 + self.front.0)
+        Bytes(self.map.0 + self.buffers.0 + self.front.0 + self.ahead.0)
     }
 }
 
@@ -38,10 +40,9 @@ impl DriveConfig {
         });
         Dram {
             map: Bytes(self.map_bytes()),
-            buffers: Bytes(
-                self.controller.write_buffer.0 + self.controller.read_ahead.0 + self.zone_buffers(),
-            ),
+            buffers: Bytes(self.controller.write_buffer.0 + self.zone_buffers()),
             front: Bytes(front),
+            ahead: self.controller.read_ahead,
         }
     }
 

@@ -153,6 +153,11 @@ pub const FIELDS: &[Field] = &{
             "suspensions of a program",
             None,
         ),
+        field(
+            "drive.flash.page_registers",
+            "page registers serve reads",
+            None,
+        ),
         field("drive.flash.keep_contents", "contents are kept", None),
         field("drive.geometry.channels", "channels", None),
         field(
@@ -180,6 +185,12 @@ pub const FIELDS: &[Field] = &{
         ),
         told("drive.controller.write_buffer", WRITE_BUFFER),
         told("drive.controller.power_loss_protection", WRITE_BUFFER),
+        field("drive.controller.read_ahead", "DRAM for read-ahead", Bytes),
+        field(
+            "drive.controller.read_streams",
+            "streams that are read ahead",
+            None,
+        ),
         told("drive.mapping.unit", MAP),
         told("drive.mapping.cache", MAP),
         told("drive.mapping.cache_holds", MAP),

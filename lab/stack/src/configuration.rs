@@ -113,7 +113,7 @@ impl Told<'_> {
 
     fn dram(&self) -> Bytes {
         let dram = self.drive.dram();
-        Bytes(dram.map.0 + dram.front.0 + self.buffers().0)
+        Bytes(dram.map.0 + dram.front.0 + dram.ahead.0 + self.buffers().0)
     }
 
     fn dram_kept(&self) -> Bytes {

@@ -7,6 +7,7 @@ mod faults;
 mod model;
 mod parts;
 mod past;
+mod registers;
 mod reports;
 mod rules;
 mod suspend;

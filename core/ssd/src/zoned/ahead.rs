@@ -35,13 +35,9 @@ impl Zoned {
         stream: usize,
     ) -> Result<(), ZoneStatus> {
         let (absent, coming) = self.split(part, stream);
+        let absent = absent.into_iter();
         let rest: Vec<_> = absent
-            .into_iter()
-            .map(|part| {
-                let zoned = Rc::clone(self);
-                let read = async move { zoned.read_rows(part, ReadCause::Host).await };
-                self.core.sim.spawn(read)
-            })
+            .flat_map(|part| self.start_rows(part, ReadCause::Host))
             .collect();
         self.read_ahead(stream, part.zone);
         let mut result = Ok(());

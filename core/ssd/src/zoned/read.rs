@@ -7,6 +7,7 @@ use super::{Unwritten, Zoned, Zones};
 use crate::drive::Sink;
 use crate::ledger::ReadCause;
 use nand::{NandError, Payload, Priority, Row, UNIT};
+use sim::JoinHandle;
 use std::rc::Rc;
 use units::{Extent, SECTOR};
 
@@ -179,6 +180,19 @@ impl Zoned {
         part: Part,
         cause: ReadCause,
     ) -> Result<(), ZoneStatus> {
+        let mut result = Ok(());
+        for read in self.start_rows(part, cause) {
+            result = result.and(read.await);
+        }
+        result
+    }
+
+    /// Starts the reads of the rows of `part`, whose zone has them as readers from now on.
+    pub(super) fn start_rows(
+        self: &Rc<Self>,
+        part: Part,
+        cause: ReadCause,
+    ) -> Vec<JoinHandle<Result<(), ZoneStatus>>> {
         let (mut at, end) = (part.at, part.at + part.len);
         let mut reads = Vec::new();
         while at < end {
@@ -189,11 +203,7 @@ impl Zoned {
             reads.push(self.core.sim.spawn(finish));
             at = next;
         }
-        let mut result = Ok(());
-        for read in reads {
-            result = result.and(read.await);
-        }
-        result
+        reads
     }
 
     pub(super) fn begin_row(&self, read: &RowRead, cause: ReadCause) {

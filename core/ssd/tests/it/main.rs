@@ -1,5 +1,6 @@
 //! Integration tests of the drive through its public interface.
 
+mod ahead;
 mod big;
 mod bytes;
 mod cleaning;
