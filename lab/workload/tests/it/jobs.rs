@@ -236,7 +236,7 @@ fn threads_wait_for_phases_and_for_named_jobs() {
 
 #[test]
 fn error_lists_all_faults_of_a_file() {
-    let text = "[global]\nioengine=rdma\nfilname=x\n[a]\nrate_iops=10\nbs=1000\n[b]\nflow=8\n\
+    let text = "[global]\nioengine=rdma\nfilname=x\n[a]\nrate_iops=10\nbs=1000\n[b]\nflow_sleep=8\n\
                 time_based\n";
     let told = with(text, |_| ()).unwrap_err();
     let lines = told.split("; j.fio:").skip(1);
