@@ -371,9 +371,8 @@ impl Core {
 
     /// The flash read of a whole mapped page; `None` if it is not on flash.
     fn page_read(&self, page: u32) -> Option<RowRead> {
-        let place = match self.state.borrow().map.get(page) {
-            Where::Flash(place) => place,
-            _ => return None,
+        let Where::Flash(place) = self.state.borrow().map.get(page) else {
+            return None;
         };
         Some(self.row_read(page, place, self.layout.page_bytes() as u32))
     }
