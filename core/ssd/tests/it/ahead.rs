@@ -84,7 +84,7 @@ fn reads_in_order_at_rest_take_the_sum_of_their_parts() {
     assert_eq!(ledger.ahead_pages, 96);
     assert_eq!(ledger.host_read_sectors, 800);
     assert_eq!(ledger.reads[ReadCause::Host as usize], 4);
-    // Whole pages of two, up to a window beyond the last read.
+    // Fetches are of rows of two whole pages, up to a window beyond the last read.
     let most = (96 + WINDOW) / 2;
     let fetched = ledger.reads[ReadCause::ReadAhead as usize];
     assert!(fetched <= most && fetched + ROW / 2 >= most, "{fetched}");

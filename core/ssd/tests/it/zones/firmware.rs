@@ -119,7 +119,8 @@ fn finish_programs_the_rest_of_the_zone_at_the_rate_of_the_drain() {
         write(&all, 0, 0, vec![1; 6]).await.expect("it is empty");
         sim.sleep(Ns::ms(1)).await;
         let took = timed(&sim, &all, 0, ZoneAction::Finish).await;
-        // Of 16 units one was written. The next has the mark, and 14 follow once it is on flash.
+        // One of 16 units was written. The mark of the end follows in the next unit, and padding in
+        // 14 others once the mark is on flash.
         let mut padding = Ns(13 * drain.0 + program.0);
         if drain > program {
             // The way from the buffers is not free yet as the mark is on flash.
