@@ -17,22 +17,15 @@
 //! - At most one window of slots a stream exists; a fetch begins only in slots that no other fetch
 //!   is about to fill.
 
-use crate::config::{ConfigError, DriveConfig};
-use crate::drive::{Core, IoError};
-use crate::layout::NONE;
-use crate::ledger::ReadCause;
-use crate::map::Where;
-use crate::read::RowRead;
 use sim::{JoinHandle, Promise, Sim};
 use std::ops::Range;
-use units::{Bytes, GIB};
 
 /// Page of an empty slot.
 const EMPTY: u64 = u64::MAX;
+/// Place of an empty slot.
+const NOWHERE: u32 = u32::MAX;
 /// Fetch of a slot that has its page.
-const ARRIVED: u32 = NONE;
-/// Largest accepted number of streams: each read is compared with all of them.
-const MOST_STREAMS: u32 = 256;
+const ARRIVED: u32 = u32::MAX;
 
 /// A page of a window.
 #[derive(Clone, Copy)]
@@ -95,63 +88,29 @@ pub(crate) struct ReadAhead {
     reads: u64,
 }
 
-/// Pages of a stream's window, and pages of a row.
-fn sizes(config: &DriveConfig) -> (u64, u64) {
-    let (unit, controller) = (config.mapping.unit.0.max(1), &config.controller);
-    let window = controller.read_ahead.0 / u64::from(controller.read_streams.max(1)) / unit;
-    let geometry = &config.geometry;
-    let row = u64::from(geometry.planes) * u64::from(geometry.page_bytes);
-    (
-        window.checked_ilog2().map_or(0, |bits| 1 << bits),
-        row / unit,
-    )
-}
-
-/// Rejects sizes of read-ahead that are out of range.
-pub(crate) fn check(config: &DriveConfig) -> Result<(), ConfigError> {
-    let controller = &config.controller;
-    if controller.read_ahead.0 == 0 {
-        return Ok(());
-    }
-    let range = |knob, value: &dyn std::fmt::Display, expected: String| {
-        Err(ConfigError::range(knob, value, expected))
-    };
-    if !(1..=MOST_STREAMS).contains(&controller.read_streams) {
-        let expected = format!("1 to {MOST_STREAMS} with controller.read_ahead");
-        return range(
-            "controller.read_streams",
-            &controller.read_streams,
-            expected,
-        );
-    }
-    let (window, row) = sizes(config);
-    if controller.read_ahead.0 > GIB || window < row {
-        let least = row.next_power_of_two() * config.mapping.unit.0;
-        let least = Bytes(least * u64::from(controller.read_streams));
-        let expected = format!("0, or {least} (a row of pages for each stream) to 1 GiB");
-        return range("controller.read_ahead", &controller.read_ahead, expected);
-    }
-    Ok(())
-}
-
 impl ReadAhead {
-    pub(crate) fn new(config: &DriveConfig) -> Option<Self> {
-        let (window, row) = sizes(config);
-        let streams = config.controller.read_streams as usize;
+    /// Read-ahead of `streams` streams, with a window of pages each, for rows of pages; `None`
+    /// without streams.
+    pub(crate) fn of((streams, (window, row)): (u32, (u64, u64))) -> Option<Self> {
         let slot = Slot {
             page: EMPTY,
-            place: NONE,
+            place: NOWHERE,
             fetch: ARRIVED,
         };
-        (config.controller.read_ahead.0 > 0).then(|| Self {
+        (streams > 0).then(|| Self {
             window,
             row,
-            streams: vec![Stream::default(); streams],
-            slots: vec![slot; streams * window as usize],
+            streams: vec![Stream::default(); streams as usize],
+            slots: vec![slot; streams as usize * window as usize],
             fetches: Vec::new(),
             free: Vec::new(),
             reads: 0,
         })
+    }
+
+    /// Pages of a row of all planes.
+    pub(crate) const fn row(&self) -> u64 {
+        self.row
     }
 
     /// Adds a read of pages to the stream that it continues. `None` if it begins one.
@@ -281,117 +240,5 @@ impl ReadAhead {
     /// Index of the slot of `page` in the window of `stream`.
     fn slot(&self, stream: usize, page: u64) -> usize {
         stream * self.window as usize + (page & (self.window - 1)) as usize
-    }
-}
-
-impl Core {
-    /// For a read of pages that continues a stream: the stream, and the pages that are on their way
-    /// to the DRAM. The row reads of the others are added to `rows`, those in the DRAM excepted.
-    pub(crate) fn continue_stream(
-        &self,
-        first: u32,
-        end: u32,
-        rows: &mut Vec<RowRead>,
-    ) -> Option<(usize, Vec<Coming>)> {
-        let mut ahead = self.ahead.as_ref()?.borrow_mut();
-        let stream = ahead.follow(&(u64::from(first)..u64::from(end)))?;
-        let (mut coming, mut served) = (Vec::new(), 0);
-        let absent = (first..end).filter(|&page| {
-            let Where::Flash(place) = self.state.borrow().map.get(page) else {
-                return false;
-            };
-            let held = ahead.find(stream, u64::from(page), place);
-            if let Held::Coming(fetch) = held {
-                ahead.wait(&self.sim, fetch, u64::from(page), &mut coming);
-            }
-            served += u64::from(held != Held::Absent);
-            held == Held::Absent
-        });
-        self.gather_rows(absent, rows);
-        self.state.borrow_mut().ledger.ahead_pages += served;
-        Some((stream, coming))
-    }
-
-    /// Reads `rows`, and waits for pages on their way to the DRAM. Pages whose fetch failed are read
-    /// again.
-    pub(crate) async fn read_coming(
-        &self,
-        rows: Vec<RowRead>,
-        coming: Vec<Coming>,
-    ) -> Result<(), IoError> {
-        let mut result = self.read_rows(rows, ReadCause::Host).await;
-        for Coming { end, pages, .. } in coming {
-            if !end.await {
-                let rows = self.rows(pages.start as u32..pages.end as u32);
-                result = result.and(self.read_rows(rows, ReadCause::Host).await);
-            }
-        }
-        result
-    }
-
-    /// Starts the fetches that a stream lacks.
-    pub(crate) fn read_ahead(&self, stream: usize) {
-        let Some(ahead) = &self.ahead else { return };
-        loop {
-            let wanted = ahead.borrow_mut().wanted(stream);
-            let Some(first) = wanted.filter(|&page| page < u64::from(self.layout.host_pages))
-            else {
-                return;
-            };
-            self.fetch_row(&mut ahead.borrow_mut(), stream, first as u32);
-        }
-    }
-
-    /// Fetches `first` and the pages after it in the same row.
-    fn fetch_row(&self, ahead: &mut ReadAhead, stream: usize, first: u32) {
-        let Some(mut read) = self.page_read(first) else {
-            return ahead.skip(stream, u64::from(first) + 1);
-        };
-        let mut end = first + 1;
-        let most = self.layout.host_pages.min(first + ahead.row as u32);
-        while end < most
-            && let Some(next) = self.page_read(end)
-            && read.same_row(&next)
-        {
-            read.add(&next);
-            end += 1;
-        }
-        let places = (first..end).map_while(|page| match self.state.borrow().map.get(page) {
-            Where::Flash(place) => Some(place),
-            _ => None,
-        });
-        let fetch = ahead.begin(stream, u64::from(first), places);
-        self.begin_reading(read.line, ReadCause::ReadAhead, read.row);
-        let core = self.this();
-        self.sim.spawn_detached(async move {
-            let end = core.read_marked(read.line, read.row, read.bytes).await;
-            core.end_fetch(fetch, end.is_ok());
-        });
-    }
-
-    /// The flash read of a whole mapped page; `None` if it is not on flash.
-    fn page_read(&self, page: u32) -> Option<RowRead> {
-        let Where::Flash(place) = self.state.borrow().map.get(page) else {
-            return None;
-        };
-        Some(self.row_read(page, place, self.layout.page_bytes() as u32))
-    }
-
-    /// Ends a fetch of read-ahead.
-    pub(crate) fn end_fetch(&self, fetch: u32, good: bool) {
-        if let Some(ahead) = &self.ahead {
-            ahead.borrow_mut().end(fetch, good);
-        }
-    }
-
-    /// Makes pages stale that lie in `line`, which is about to be erased.
-    pub(crate) fn forget_ahead(&self, line: u32) {
-        if let Some(ahead) = &self.ahead {
-            let first = line * self.layout.line_pages;
-            let places = first..first + self.layout.line_pages;
-            ahead
-                .borrow_mut()
-                .forget(|_, place| places.contains(&place));
-        }
     }
 }

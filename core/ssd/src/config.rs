@@ -3,14 +3,13 @@
 //! Every knob has its unit in its type and its default from a preset; a drive file starts from a
 //! preset and overrides some of its knobs.
 
-use crate::ahead;
 use crate::front::{self, FrontConfig};
 use crate::raw::RawConfig;
 use crate::zoned::ZoneConfig;
 use nand::{Faults, Geometry, GeometryError, Part, Timing};
 use serde::{Deserialize, Serialize};
 use sim::Discipline;
-use units::{Bytes, Ns};
+use units::{Bytes, GIB, Ns};
 
 /// Configuration of a whole drive.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -346,6 +345,8 @@ const LONGEST: Ns = Ns::secs(1);
 pub(crate) const LEAST_RATE: u64 = 1_000_000;
 /// Chances of failure are in millionths.
 const MILLION: u32 = 1_000_000;
+/// Largest accepted number of streams of reads: each read is compared with all of them.
+const MOST_STREAMS: u32 = 256;
 /// Largest accepted number of passes of a read beyond the first.
 const MOST_PASSES: u32 = 1_000;
 
@@ -414,7 +415,7 @@ impl DriveConfig {
             ])?;
         }
         front::check(self)?;
-        ahead::check(self)?;
+        self.check_read_ahead()?;
         let faults = &self.faults;
         let bounds = [
             ("faults.factory_bad_blocks", faults.factory_bad_blocks),
@@ -428,6 +429,43 @@ impl DriveConfig {
             if value > most {
                 return Err(ConfigError::range(knob, value, format!("at most {most}")));
             }
+        }
+        Ok(())
+    }
+
+    /// Pages of the window of a stream of reads, a power of two, and pages of a row of all planes.
+    pub(crate) fn read_window(&self) -> (u64, u64) {
+        let (unit, controller) = (self.mapping.unit.0.max(1), &self.controller);
+        let window = controller.read_ahead.0 / u64::from(controller.read_streams.max(1)) / unit;
+        let row = u64::from(self.geometry.planes) * u64::from(self.geometry.page_bytes);
+        let window = window.checked_ilog2().map_or(0, |bits| 1 << bits);
+        (window, row / unit)
+    }
+
+    /// Streams of reads that are read ahead, with [`DriveConfig::read_window`]; 0 without.
+    pub(crate) fn read_streams(&self) -> (u32, (u64, u64)) {
+        let is_on = self.controller.read_ahead.0 > 0;
+        let streams = u32::from(is_on) * self.controller.read_streams;
+        (streams, self.read_window())
+    }
+
+    /// Rejects sizes of read-ahead that are out of range.
+    fn check_read_ahead(&self) -> Result<(), ConfigError> {
+        let (size, streams) = (self.controller.read_ahead, self.controller.read_streams);
+        if size.0 == 0 {
+            return Ok(());
+        }
+        if !(1..=MOST_STREAMS).contains(&streams) {
+            let expected = format!("1 to {MOST_STREAMS} with controller.read_ahead");
+            let knob = "controller.read_streams";
+            return Err(ConfigError::range(knob, streams, expected));
+        }
+        let (window, row) = self.read_window();
+        if size.0 > GIB || window < row {
+            let least = row.next_power_of_two() * self.mapping.unit.0;
+            let least = Bytes(least * u64::from(streams));
+            let expected = format!("0, or {least} (a row of pages for each stream) to 1 GiB");
+            return Err(ConfigError::range("controller.read_ahead", size, expected));
         }
         Ok(())
     }

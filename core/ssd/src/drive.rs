@@ -181,7 +181,7 @@ impl Core {
             smart: Cell::new(smart),
             fdp: EventLogs::new(config.interface),
             map_cache: MapCache::new(config, &layout),
-            ahead: ReadAhead::new(config).map(RefCell::new),
+            ahead: ReadAhead::of(config.read_streams()).map(RefCell::new),
             jobs: Jobs::new(sim.enroll(me.clone())),
             state: RefCell::new(state),
             journal: RefCell::new(journal),

@@ -3,6 +3,7 @@
 //! Pages in the buffer come from the controller's DRAM. Pages on flash that lie in the same page
 //! row of the same line are read in one operation. A line with reads under way is not erased.
 
+use crate::ahead::{Coming, Held, ReadAhead};
 use crate::drive::{Core, IoError, Sink};
 use crate::jobs::Work;
 use crate::layout::Layout;
@@ -215,6 +216,118 @@ fn checked(layout: &Layout, page: u32, result: Result<(), NandError>) -> Result<
         );
         IoError::Media(u64::from(page) * (layout.page_bytes() / SECTOR))
     })
+}
+
+impl Core {
+    /// For a read of pages that continues a stream: the stream, and the pages that are on their way
+    /// to the DRAM. The row reads of the others are added to `rows`, those in the DRAM excepted.
+    pub(crate) fn continue_stream(
+        &self,
+        first: u32,
+        end: u32,
+        rows: &mut Vec<RowRead>,
+    ) -> Option<(usize, Vec<Coming>)> {
+        let mut ahead = self.ahead.as_ref()?.borrow_mut();
+        let stream = ahead.follow(&(u64::from(first)..u64::from(end)))?;
+        let (mut coming, mut served) = (Vec::new(), 0);
+        let absent = (first..end).filter(|&page| {
+            let Where::Flash(place) = self.state.borrow().map.get(page) else {
+                return false;
+            };
+            let held = ahead.find(stream, u64::from(page), place);
+            if let Held::Coming(fetch) = held {
+                ahead.wait(&self.sim, fetch, u64::from(page), &mut coming);
+            }
+            served += u64::from(held != Held::Absent);
+            held == Held::Absent
+        });
+        self.gather_rows(absent, rows);
+        self.state.borrow_mut().ledger.ahead_pages += served;
+        Some((stream, coming))
+    }
+
+    /// Reads `rows`, and waits for pages on their way to the DRAM. Pages whose fetch failed are read
+    /// again.
+    pub(crate) async fn read_coming(
+        &self,
+        rows: Vec<RowRead>,
+        coming: Vec<Coming>,
+    ) -> Result<(), IoError> {
+        let mut result = self.read_rows(rows, ReadCause::Host).await;
+        for Coming { end, pages, .. } in coming {
+            if !end.await {
+                let rows = self.rows(pages.start as u32..pages.end as u32);
+                result = result.and(self.read_rows(rows, ReadCause::Host).await);
+            }
+        }
+        result
+    }
+
+    /// Starts the fetches that a stream lacks.
+    pub(crate) fn read_ahead(&self, stream: usize) {
+        let Some(ahead) = &self.ahead else { return };
+        loop {
+            let wanted = ahead.borrow_mut().wanted(stream);
+            let Some(first) = wanted.filter(|&page| page < u64::from(self.layout.host_pages))
+            else {
+                return;
+            };
+            self.fetch_row(&mut ahead.borrow_mut(), stream, first as u32);
+        }
+    }
+
+    /// Fetches `first` and the pages after it in the same row.
+    fn fetch_row(&self, ahead: &mut ReadAhead, stream: usize, first: u32) {
+        let Some(mut read) = self.page_read(first) else {
+            return ahead.skip(stream, u64::from(first) + 1);
+        };
+        let mut end = first + 1;
+        let most = self.layout.host_pages.min(first + ahead.row() as u32);
+        while end < most
+            && let Some(next) = self.page_read(end)
+            && read.same_row(&next)
+        {
+            read.add(&next);
+            end += 1;
+        }
+        let places = (first..end).map_while(|page| match self.state.borrow().map.get(page) {
+            Where::Flash(place) => Some(place),
+            _ => None,
+        });
+        let fetch = ahead.begin(stream, u64::from(first), places);
+        self.begin_reading(read.line, ReadCause::ReadAhead, read.row);
+        let core = self.this();
+        self.sim.spawn_detached(async move {
+            let end = core.read_marked(read.line, read.row, read.bytes).await;
+            core.end_fetch(fetch, end.is_ok());
+        });
+    }
+
+    /// The flash read of a whole mapped page; `None` if it is not on flash.
+    fn page_read(&self, page: u32) -> Option<RowRead> {
+        let Where::Flash(place) = self.state.borrow().map.get(page) else {
+            return None;
+        };
+        Some(self.row_read(page, place, self.layout.page_bytes() as u32))
+    }
+
+    /// Ends a fetch of read-ahead.
+    pub(crate) fn end_fetch(&self, fetch: u32, good: bool) {
+        if let Some(ahead) = &self.ahead {
+            ahead.borrow_mut().end(fetch, good);
+        }
+    }
+
+    /// Makes pages stale that lie in `line`, which is about to be erased.
+    pub(crate) fn forget_ahead(&self, line: u32) {
+        if let Some(ahead) = &self.ahead {
+            let first = line * self.layout.line_pages;
+            let places = first..first + self.layout.line_pages;
+            ahead
+                .borrow_mut()
+                .forget(|_, place| places.contains(&place));
+        }
+    }
 }
 
 /// Mark of a line that is being read.
