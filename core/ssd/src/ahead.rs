@@ -177,7 +177,7 @@ impl ReadAhead {
     }
 
     /// Continues the read-ahead of a stream at `page`.
-    pub(crate) fn skip(&mut self, stream: usize, page: u64) {
+    pub(crate) fn resume(&mut self, stream: usize, page: u64) {
         self.streams[stream].ahead = page;
     }
 

@@ -479,7 +479,9 @@ impl Core {
     /// Erases the blocks of a line on all its dies in parallel. False if a bad block could not be
     /// replaced.
     async fn erase(self: &Rc<Self>, line: u32) -> bool {
-        self.forget_ahead(line);
+        if let Some(ahead) = self.prefetcher() {
+            ahead.forget(line);
+        }
         let dies: Vec<_> = (0..self.layout.dies_per_group)
             .map(|die| {
                 let core = Rc::clone(self);

@@ -11,6 +11,7 @@ use crate::ledger::ReadCause;
 use crate::map::Where;
 use crate::state::State;
 use nand::{BlockId, NandError, Payload, Priority, Row, UNIT};
+use std::cell::RefCell;
 use units::{Extent, SECTOR};
 
 /// Position of a mapped page on flash: block, page in the block, first sector in that page.
@@ -218,32 +219,19 @@ fn checked(layout: &Layout, page: u32, result: Result<(), NandError>) -> Result<
     })
 }
 
+/// Read-ahead of a drive that has it.
+#[derive(Clone, Copy)]
+pub(crate) struct Prefetcher<'a> {
+    core: &'a Core,
+    table: &'a RefCell<ReadAhead>,
+}
+
 impl Core {
-    /// For a read of pages that continues a stream: the stream, and the pages that are on their way
-    /// to the DRAM. The row reads of the others are added to `rows`, those in the DRAM excepted.
-    pub(crate) fn continue_stream(
-        &self,
-        first: u32,
-        end: u32,
-        rows: &mut Vec<RowRead>,
-    ) -> Option<(usize, Vec<Coming>)> {
-        let mut ahead = self.ahead.as_ref()?.borrow_mut();
-        let stream = ahead.follow(&(u64::from(first)..u64::from(end)))?;
-        let (mut coming, mut served) = (Vec::new(), 0);
-        let absent = (first..end).filter(|&page| {
-            let Where::Flash(place) = self.state.borrow().map.get(page) else {
-                return false;
-            };
-            let held = ahead.find(stream, u64::from(page), place);
-            if let Held::Coming(fetch) = held {
-                ahead.wait(&self.sim, fetch, u64::from(page), &mut coming);
-            }
-            served += u64::from(held != Held::Absent);
-            held == Held::Absent
-        });
-        self.gather_rows(absent, rows);
-        self.state.borrow_mut().ledger.ahead_pages += served;
-        Some((stream, coming))
+    /// The drive's read-ahead; `None` on a drive without.
+    #[inline]
+    pub(crate) fn prefetcher(&self) -> Option<Prefetcher<'_>> {
+        let table = self.ahead.as_ref()?;
+        Some(Prefetcher { core: self, table })
     }
 
     /// Reads `rows`, and waits for pages on their way to the DRAM. Pages whose fetch failed are read
@@ -262,27 +250,56 @@ impl Core {
         }
         result
     }
+}
+
+impl Prefetcher<'_> {
+    /// For a read of pages that continues a stream: the stream, and the pages that are on their way
+    /// to the DRAM. The row reads of the others are added to `rows`, those in the DRAM excepted.
+    pub(crate) fn continue_stream(
+        &self,
+        first: u32,
+        end: u32,
+        rows: &mut Vec<RowRead>,
+    ) -> Option<(usize, Vec<Coming>)> {
+        let mut ahead = self.table.borrow_mut();
+        let stream = ahead.follow(&(u64::from(first)..u64::from(end)))?;
+        let (mut coming, mut served) = (Vec::new(), 0);
+        let absent = (first..end).filter(|&page| {
+            let Where::Flash(place) = self.core.state.borrow().map.get(page) else {
+                return false;
+            };
+            let held = ahead.find(stream, u64::from(page), place);
+            if let Held::Coming(fetch) = held {
+                ahead.wait(&self.core.sim, fetch, u64::from(page), &mut coming);
+            }
+            served += u64::from(held != Held::Absent);
+            held == Held::Absent
+        });
+        self.core.gather_rows(absent, rows);
+        self.core.state.borrow_mut().ledger.ahead_pages += served;
+        Some((stream, coming))
+    }
 
     /// Starts the fetches that a stream lacks.
     pub(crate) fn read_ahead(&self, stream: usize) {
-        let Some(ahead) = &self.ahead else { return };
         loop {
-            let wanted = ahead.borrow_mut().wanted(stream);
-            let Some(first) = wanted.filter(|&page| page < u64::from(self.layout.host_pages))
+            let wanted = self.table.borrow_mut().wanted(stream);
+            let Some(first) = wanted.filter(|&page| page < u64::from(self.core.layout.host_pages))
             else {
                 return;
             };
-            self.fetch_row(&mut ahead.borrow_mut(), stream, first as u32);
+            self.fetch_row(&mut self.table.borrow_mut(), stream, first as u32);
         }
     }
 
     /// Fetches `first` and the pages after it in the same row.
     fn fetch_row(&self, ahead: &mut ReadAhead, stream: usize, first: u32) {
         let Some(mut read) = self.page_read(first) else {
-            return ahead.skip(stream, u64::from(first) + 1);
+            ahead.resume(stream, u64::from(first) + 1);
+            return;
         };
         let mut end = first + 1;
-        let most = self.layout.host_pages.min(first + ahead.row() as u32);
+        let most = self.core.layout.host_pages.min(first + ahead.row() as u32);
         while end < most
             && let Some(next) = self.page_read(end)
             && read.same_row(&next)
@@ -290,43 +307,44 @@ impl Core {
             read.add(&next);
             end += 1;
         }
-        let places = (first..end).map_while(|page| match self.state.borrow().map.get(page) {
+        let places = (first..end).map_while(|page| match self.core.state.borrow().map.get(page) {
             Where::Flash(place) => Some(place),
             _ => None,
         });
         let fetch = ahead.begin(stream, u64::from(first), places);
-        self.begin_reading(read.line, ReadCause::ReadAhead, read.row);
-        let core = self.this();
-        self.sim.spawn_detached(async move {
+        self.core
+            .begin_reading(read.line, ReadCause::ReadAhead, read.row);
+        let core = self.core.this();
+        self.core.sim.spawn_detached(async move {
             let end = core.read_marked(read.line, read.row, read.bytes).await;
-            core.end_fetch(fetch, end.is_ok());
+            if let Some(ahead) = core.prefetcher() {
+                ahead.end(fetch, end.is_ok());
+            }
         });
     }
 
     /// The flash read of a whole mapped page; `None` if it is not on flash.
     fn page_read(&self, page: u32) -> Option<RowRead> {
-        let Where::Flash(place) = self.state.borrow().map.get(page) else {
+        let Where::Flash(place) = self.core.state.borrow().map.get(page) else {
             return None;
         };
-        Some(self.row_read(page, place, self.layout.page_bytes() as u32))
+        Some(
+            self.core
+                .row_read(page, place, self.core.layout.page_bytes() as u32),
+        )
     }
 
-    /// Ends a fetch of read-ahead.
-    pub(crate) fn end_fetch(&self, fetch: u32, good: bool) {
-        if let Some(ahead) = &self.ahead {
-            ahead.borrow_mut().end(fetch, good);
-        }
+    /// Ends a fetch, and passes on whether the flash could be read.
+    pub(crate) fn end(&self, fetch: u32, good: bool) {
+        self.table.borrow_mut().end(fetch, good);
     }
 
     /// Makes pages stale that lie in `line`, which is about to be erased.
-    pub(crate) fn forget_ahead(&self, line: u32) {
-        if let Some(ahead) = &self.ahead {
-            let first = line * self.layout.line_pages;
-            let places = first..first + self.layout.line_pages;
-            ahead
-                .borrow_mut()
-                .forget(|_, place| places.contains(&place));
-        }
+    pub(crate) fn forget(&self, line: u32) {
+        let first = line * self.core.layout.line_pages;
+        let places = first..first + self.core.layout.line_pages;
+        let mut table = self.table.borrow_mut();
+        table.forget(|_, place| places.contains(&place));
     }
 }
 

@@ -10,7 +10,7 @@
 use crate::drive::{Content, Core, Drive, IoError};
 use crate::ledger::{Cause, ReadCause};
 use crate::map::Where;
-use crate::read::RowRead;
+use crate::read::{Prefetcher, RowRead};
 use crate::state::Incoming;
 use nand::{Priority, Reading, UNIT};
 use sim::Boxed;
@@ -344,7 +344,9 @@ impl Running {
     #[inline]
     fn read_flash(&mut self, core: &Core) {
         let (first, end) = core.pages_of(self.extent);
-        if core.ahead.is_some() && self.continue_stream(core, first, end) {
+        if let Some(ahead) = core.prefetcher()
+            && self.continue_stream(core, ahead, first, end)
+        {
             return;
         }
         if end - first == 1 {
@@ -364,9 +366,15 @@ impl Running {
     }
 
     /// Serves a read that continues a stream, and reads ahead of it; false if it continues none.
-    fn continue_stream(&mut self, core: &Core, first: u32, end: u32) -> bool {
+    fn continue_stream(
+        &mut self,
+        core: &Core,
+        ahead: Prefetcher<'_>,
+        first: u32,
+        end: u32,
+    ) -> bool {
         let mut rows = core.jobs.rows.borrow_mut();
-        let Some((stream, coming)) = core.continue_stream(first, end, &mut rows) else {
+        let Some((stream, coming)) = ahead.continue_stream(first, end, &mut rows) else {
             return false;
         };
         if coming.is_empty() {
@@ -378,7 +386,7 @@ impl Running {
             self.await_future(async move { core.read_coming(rows, coming).await });
         }
         drop(rows);
-        core.read_ahead(stream);
+        ahead.read_ahead(stream);
         true
     }
 

@@ -100,7 +100,9 @@ impl Zoned {
             let zoned = Rc::clone(self);
             self.core.sim.spawn_detached(async move {
                 let read = zoned.finish_row(read).await;
-                zoned.core.end_fetch(fetch, read.is_ok());
+                if let Some(ahead) = zoned.core.prefetcher() {
+                    ahead.end(fetch, read.is_ok());
+                }
             });
         }
     }

@@ -67,6 +67,12 @@ impl ZoneFirmware {
         }
         Ok(())
     }
+
+    /// Time of a reset, for `data` sectors of the host in an active zone or a full one.
+    pub(super) fn reset_time(&self, data: u32, ends_active: bool) -> Ns {
+        let commits = 1 + u64::from(ends_active);
+        Ns(self.commit.0 * commits + self.unmap_per_unit.0 * u64::from(data))
+    }
 }
 
 /// Times until which the processor and the way from the buffers to the flash are taken.
@@ -106,14 +112,6 @@ impl Zoned {
     /// Begin of the next program that leaves the buffers: now, if their way to the flash is free.
     pub(super) fn drain_turn(&self) -> Ns {
         turn(&self.busy.drain, self.core.sim.now(), self.drain_span)
-    }
-
-    /// Time that a reset takes in the firmware, for `data` sectors of the host in an active zone or
-    /// a full one.
-    pub(super) fn reset_time(&self, data: u32, ends_active: bool) -> Ns {
-        let firmware = &self.rules.firmware;
-        let commits = 1 + u64::from(ends_active);
-        Ns(firmware.commit.0 * commits + firmware.unmap_per_unit.0 * u64::from(data))
     }
 
     /// Whether the blocks of a reset zone are erased after the reset has completed.

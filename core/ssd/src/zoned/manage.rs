@@ -209,7 +209,7 @@ impl Zoned {
     /// the mark in the backup if there is one, and the erase of the first unit if not.
     async fn reset(self: &Rc<Self>, zone: u32) -> Result<(), ZoneStatus> {
         if !self.begin(zone, ZoneEvent::Reset, ZoneState::Empty).await? {
-            self.charge(self.reset_time(0, false)).await;
+            self.charge(self.rules.firmware.reset_time(0, false)).await;
             return Ok(());
         }
         let protected = self.config.controller.power_loss_protection;
@@ -219,7 +219,7 @@ impl Zoned {
             let ends_active = entry.state.is_active() && entry.settled > 0;
             (
                 entry.backup.is_some(),
-                self.reset_time(entry.filled, ends_active),
+                self.rules.firmware.reset_time(entry.filled, ends_active),
             )
         };
         if protected {
