@@ -4,7 +4,7 @@
 //! file and what was expected there.
 
 use super::datasheet;
-use crate::validate::{TAIL, Task, read_fio};
+use crate::validate::{Measured, TAIL, Task, read_fio};
 use ssd::DriveConfig;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -208,8 +208,7 @@ impl Evidence {
             if own.is_empty() {
                 continue;
             }
-            let task = Task::of_jobs("", drive.clone(), text.clone());
-            let Ok(measured) = task.and_then(|task| task.run()) else {
+            let Ok(measured) = ran(drive, text) else {
                 continue;
             };
             for at in own {
@@ -224,14 +223,17 @@ impl Evidence {
     /// The reason why the jobs cannot run on `drive`; `None` if all can.
     #[must_use]
     pub fn refused(&self, drive: &DriveConfig) -> Option<String> {
-        let tasks = self.runs.iter().enumerate();
-        tasks.into_iter().find_map(|(run, text)| {
-            let task = Task::of_jobs("", drive.clone(), text.clone());
-            let error = task.and_then(|task| task.run()).err()?;
+        self.runs.iter().enumerate().find_map(|(run, text)| {
+            let error = ran(drive, text).err()?;
             let sample = self.samples.iter().find(|sample| sample.run == run)?;
             Some(format!("{}: {error}", sample.file))
         })
     }
+}
+
+/// The quantities of the jobs `text` on `drive`.
+fn ran(drive: &DriveConfig, text: &str) -> Result<Measured, String> {
+    Task::of_jobs("", drive.clone(), text.to_owned())?.run()
 }
 
 /// The value of the last of `names` in the section of a job.
