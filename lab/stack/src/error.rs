@@ -2,7 +2,6 @@
 
 use crate::attached::AttachError;
 use crate::drive;
-use crate::past::{Past, Used};
 use host::HostError;
 use input::document::DocumentError;
 use report::figure::NoFigure;
@@ -70,7 +69,7 @@ pub enum StackError {
         /// Name of the stack.
         stack: String,
         /// Use that was asked for.
-        used: Used,
+        used: String,
         /// Bytes of its files.
         bytes: Bytes,
         /// Capacity of the drive.
@@ -89,7 +88,7 @@ pub enum StackError {
         /// Name of the stack.
         stack: String,
         /// State of the stack before the run.
-        past: Past,
+        past: String,
         /// Bytes of the workload's files.
         needed: Bytes,
         /// Bytes that the file system has for them.

@@ -48,7 +48,7 @@ impl Room {
         enough.map_or(Ok(()), |enough| {
             Err(StackError::Room {
                 stack: self.stack,
-                past: self.past,
+                past: self.past.to_string(),
                 needed: Bytes(needed),
                 free: Bytes(free),
                 drive: self.drive,

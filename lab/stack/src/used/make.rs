@@ -56,7 +56,7 @@ pub(crate) fn make(
     let failed = life.failure();
     let no_room = |error: StackError| StackError::Unfilled {
         stack: plan.stack.to_string(),
-        used,
+        used: used.to_string(),
         bytes: Bytes(size),
         drive: plan.drive.capacity,
         problem: error.to_string(),
