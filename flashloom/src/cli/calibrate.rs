@@ -13,7 +13,7 @@ use report::table::{Side, listing};
 use serde::Serialize;
 use ssd::DriveConfig;
 use stack::calibrate::{Evidence, Fit, Fold, Found, fit};
-use stack::validate::{Row, Spread};
+use stack::validate::{Row, Spread, small};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
@@ -73,11 +73,12 @@ impl Calibrate {
         for path in &self.files {
             files.push((path.display().to_string(), text(path)?));
         }
-        let evidence = Evidence::read(&files).map_err(|errors| {
+        let first = stack::drive::resolve(&self.from, None)?;
+        let share = small(&first).capacity.0 as f64 / first.capacity.0 as f64;
+        let evidence = Evidence::read(&files, share).map_err(|errors| {
             let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
             Failure::new(errors.join("; "))
         })?;
-        let first = stack::drive::resolve(&self.from, None)?;
         let folds = evidence.folds();
         let fits = self.fits(&evidence, &first, &folds)?;
         let (main, others) = fits.split_first().expect("the first fit has all values");

@@ -17,7 +17,7 @@ const TURNS: f64 = 64.0;
 /// is full: the largest one.
 const BEFORE: f64 = 128e6;
 /// Least and largest span of a job on the model, in µs.
-const SPAN: (f64, f64) = (2_000.0, 1_000_000.0);
+const SPAN: (f64, f64) = (2_000.0, 2_000_000.0);
 /// Samples that are read at most.
 const MOST: usize = 4_096;
 
@@ -91,16 +91,18 @@ pub struct Evidence {
 }
 
 impl Evidence {
-    /// Reads files by name and text: fio's JSON output, or lines of a datasheet.
+    /// Reads files by name and text: fio's JSON output, or lines of a datasheet. The model's drive
+    /// has `share` of the real one's capacity, and its jobs of writes run for as much of their time,
+    /// so that they get as far into the drive's spare space.
     ///
     /// # Errors
     /// The faults of all files.
-    pub fn read(files: &[(String, String)]) -> Result<Self, Vec<EvidenceError>> {
+    pub fn read(files: &[(String, String)], share: f64) -> Result<Self, Vec<EvidenceError>> {
         let (mut evidence, mut errors) = (Self::default(), Vec::new());
         for (file, text) in files {
             let known = errors.len();
             match text.contains('{') {
-                true => evidence.add_fio(file, text, &mut errors),
+                true => evidence.add_fio(file, text, share, &mut errors),
                 false => evidence.add_lines(file, text, &mut errors),
             }
             if errors.len() == known && !evidence.samples.iter().any(|s| s.file == *file) {
@@ -119,7 +121,7 @@ impl Evidence {
         }
     }
 
-    fn add_fio(&mut self, file: &str, text: &str, errors: &mut Vec<EvidenceError>) {
+    fn add_fio(&mut self, file: &str, text: &str, share: f64, errors: &mut Vec<EvidenceError>) {
         let given = match read_fio(file, text) {
             Ok(given) => given,
             Err(error) => return errors.push(EvidenceError(error.to_string())),
@@ -129,7 +131,8 @@ impl Evidence {
         let mut all = String::new();
         for (number, ((section, job), values)) in jobs.enumerate() {
             self.add(file, job, (section, values), number);
-            all += &timed(section, values);
+            let (before, during) = given.spans[number];
+            all += &timed(section, values, (before * share, during * share));
         }
         self.runs.push(all);
     }
@@ -145,7 +148,7 @@ impl Evidence {
                     let section = format!("[line]\nfilename=/dev/drive\n{}", read.options);
                     let job = line.split(':').next().unwrap_or(line);
                     self.add(file, job, (&section, &read.values), 0);
-                    self.runs.push(timed(&section, &read.values));
+                    self.runs.push(timed(&section, &read.values, (0.0, 0.0)));
                 }
                 Err(expected) => {
                     let told = format!("{file}:{}: expected {expected}", number + 1);
@@ -243,8 +246,9 @@ fn option<'a>(section: &'a str, names: &[&str]) -> Option<&'a str> {
     own.next_back().map(|(_, value)| value)
 }
 
-/// The section of a job with its times on the model, which follow from the measured `values`.
-fn timed(section: &str, values: &BTreeMap<String, f64>) -> String {
+/// The section of a job with its times on the model: those that follow from the measured `values`,
+/// and for writes at least `seconds`.
+fn timed(section: &str, values: &BTreeMap<String, f64>, seconds: (f64, f64)) -> String {
     let sum = |what: &str| -> f64 {
         let own = values.iter().filter(|(name, _)| name.ends_with(what));
         own.map(|(_, value)| value).sum()
@@ -257,14 +261,16 @@ fn timed(section: &str, values: &BTreeMap<String, f64>) -> String {
     let number = |name: &str| option(section, &[name]).and_then(|text| text.parse().ok());
     let in_flight: f64 = number("iodepth").unwrap_or(1.0) * number("numjobs").unwrap_or(1.0);
     let requests = REQUESTS.max(TURNS * in_flight);
-    let span = (requests / rate * 1e6).clamp(SPAN.0, SPAN.1) as u64;
     let writes = values.keys().any(|name| name.starts_with("write"));
-    let before = match values.get("write bandwidth") {
+    let least = if writes { seconds } else { (0.0, 0.0) };
+    let filled = match values.get("write bandwidth") {
         Some(mb_per_s) => BEFORE / mb_per_s,
         None if writes => SPAN.1 / 10.0,
         None => SPAN.0,
     };
-    let before = before.clamp(SPAN.0, SPAN.1) as u64;
+    let within = |us: f64| us.clamp(SPAN.0, SPAN.1) as u64;
+    let before = within(filled.max(least.0 * 1e6));
+    let span = within((requests / rate).max(least.1) * 1e6);
     let mut text = section.to_owned();
     let _ = writeln!(text, "runtime={span}us\ntime_based=1\nramp_time={before}us");
     text
@@ -280,7 +286,7 @@ mod tests {
 
     fn read(files: &[(&str, &str)]) -> Result<Evidence, Vec<EvidenceError>> {
         let owned = |(name, text): &(&str, &str)| ((*name).to_owned(), (*text).to_owned());
-        Evidence::read(&files.iter().map(owned).collect::<Vec<_>>())
+        Evidence::read(&files.iter().map(owned).collect::<Vec<_>>(), 0.01)
     }
 
     #[test]

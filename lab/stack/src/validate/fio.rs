@@ -27,6 +27,8 @@ pub struct Given {
     pub jobs: Vec<String>,
     /// Values of each job by direction and quantity, such as `read iops`; latencies in ns.
     pub values: Vec<BTreeMap<String, f64>>,
+    /// Seconds that each job ran before and while it was measured; 0 if the output has none.
+    pub spans: Vec<(f64, f64)>,
 }
 
 /// Times of each job, at the end of its section.
@@ -115,6 +117,7 @@ pub fn read(file: &str, text: &str) -> Result<Given, FioError> {
         text: String::new(),
         jobs: Vec::new(),
         values: Vec::new(),
+        spans: Vec::new(),
     };
     for (number, job) in jobs.iter().enumerate() {
         let expected = format!("\"job options\" of job {}", number + 1);
@@ -131,6 +134,7 @@ pub fn read(file: &str, text: &str) -> Result<Given, FioError> {
             .filter(|other| other.get("jobname") == job.get("jobname"));
         section(&name, (global, own), same.count(), &mut given.text);
         given.values.push(values(job));
+        given.spans.push(span(job, own, global));
         given.jobs.push(name);
     }
     if given.values.iter().all(BTreeMap::is_empty) {
@@ -172,6 +176,29 @@ fn section(
         let _ = writeln!(text, "numjobs={clones}");
     }
     text.push_str(TAIL);
+}
+
+/// Seconds that a job ran before and while it was measured.
+fn span(job: &Value, own: &Map<String, Value>, global: Option<&Map<String, Value>>) -> (f64, f64) {
+    let named = |name: &str| own.get(name).or_else(|| global?.get(name))?.as_str();
+    let before = named("ramp_time").and_then(seconds).unwrap_or(0.0);
+    let of = |direction: &str| job.get(direction)?.get("runtime")?.as_f64();
+    let ms = ["read", "write"].into_iter().filter_map(of);
+    (before, ms.fold(0.0, f64::max) / 1e3)
+}
+
+/// Seconds of a time as fio writes it, such as `30`, `200ms` or `5m`.
+fn seconds(text: &str) -> Option<f64> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let scale = match &text[digits.len()..] {
+        "" | "s" => 1.0,
+        "us" => 1e-6,
+        "ms" => 1e-3,
+        "m" => 60.0,
+        _ => return None,
+    };
+    let number: u32 = digits.parse().ok()?;
+    Some(f64::from(number) * scale)
 }
 
 fn one_line(text: &str) -> String {
@@ -225,6 +252,18 @@ trailing"#;
         let expected =
             "read bandwidth 20.482048; read iops 5000.5; read mean 80000; read p99 90000";
         assert_eq!(told.join("; "), expected);
+    }
+
+    #[test]
+    fn spans_of_jobs_are_read() {
+        let output = OUTPUT.replace("\"iops\": 5000.5,", "\"iops\": 5000.5, \"runtime\": 2500,");
+        let output = output.replace("\"numjobs\": \"2\"", "\"ramp_time\": \"200ms\"");
+        assert_eq!(read("f", &output).unwrap().spans, [(0.2, 2.5)]);
+        assert_eq!(read("f", OUTPUT).unwrap().spans, [(0.0, 0.0)]);
+        assert_eq!(
+            [seconds("5m"), seconds("1h"), seconds("")],
+            [Some(300.0), None, None]
+        );
     }
 
     #[test]
