@@ -163,8 +163,23 @@ fn as_clippy() -> Vec<(&'static str, OsString)> {
 /// # Errors
 /// As [`suite::run`].
 pub fn test(root: &Path) -> Result<(), String> {
+    tests(root, None)
+}
+
+/// Runs the tests with every round of the random ones (`judges::rounds`). The check runs the first
+/// rounds of each, which reach the states that the tests assert, because all of them take a third of
+/// its time.
+///
+/// # Errors
+/// As [`suite::run`].
+pub fn nightly(root: &Path) -> Result<(), String> {
+    tests(root, Some(("FLASHLOOM_NIGHTLY", "1".to_owned())))
+}
+
+fn tests(root: &Path, more: Option<(&'static str, String)>) -> Result<(), String> {
     let sample = sample(root).map(|number| ("FLASHLOOM_SOAK_SAMPLE", number));
-    suite::run(root, sample.as_slice())
+    let environment: Vec<_> = sample.into_iter().chain(more).collect();
+    suite::run(root, &environment)
 }
 
 /// A number derived from the commit: tests try different power cuts for each commit, and the same

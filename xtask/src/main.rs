@@ -16,6 +16,7 @@ cargo xtask COMMAND
     sources         where each section of each source is built and tested
     tools           programs and components that the check runs: installs or names them
     tests           builds all tests and runs them, a program of them a core at a time
+    nightly         the tests with every round of the random ones, of which `check` runs the first
     deny            licences and sources of the crates of others, by cargo-deny
     bench [OPTION…] benchmarks: --save NAME, --against NAME, -p CRATE, or a part of their names
     release [-p CRATE]  what a release has to be: its crates, its bytes when built twice
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
         ["sources"] => print_sources(&root),
         ["tools"] => tools::provide(),
         ["tests"] => check::test(&root),
+        ["nightly"] => check::nightly(&root),
         ["deny"] => deny::check(&root),
         ["bench", options @ ..] => bench::run(&root, options),
         ["release"] => release::run_for(&root, "flashloom"),

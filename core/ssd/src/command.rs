@@ -187,6 +187,17 @@ impl Core {
         self.config.controller.command + self.dram_time(pages)
     }
 
+    /// Time at which a command has passed the firmware: it arrives at `arrival`, occupies the
+    /// processors for `service`, and its data take `moved` through the controller's DRAM.
+    #[inline]
+    pub(crate) fn passed(&self, arrival: Ns, service: Ns, moved: Ns) -> Ns {
+        let command = self.config.controller.command;
+        if service == Ns::ZERO {
+            return arrival + command + moved;
+        }
+        self.turns.processors(arrival, service) + service.max(command) + moved
+    }
+
     /// Time to move `pages` mapped pages through the controller's DRAM.
     #[inline]
     pub(crate) fn dram_time(&self, pages: u32) -> Ns {

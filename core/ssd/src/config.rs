@@ -123,6 +123,45 @@ pub struct Controller {
     /// Streams of reads in order that are told apart at once.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub read_streams: u32,
+    /// Limits beside those of the flash.
+    #[serde(default, skip_serializing_if = "Limits::is_off")]
+    pub limits: Limits,
+}
+
+/// Limits of the firmware's processors and of the drive's power. Each is off at 0, as all are by
+/// default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// Time that a read occupies the processors, which serve commands in order of arrival. A command
+    /// at rest takes this time or [`Controller::command`], whichever is longer.
+    pub read: Ns,
+    /// Time that a write occupies the processors; an append in a zone may have a time of its own.
+    pub write: Ns,
+    /// Bytes per second at which programs begin, those of garbage collection and of padding
+    /// included.
+    pub program_bytes_per_s: u64,
+}
+
+impl Limits {
+    /// Whether every limit is off.
+    pub(crate) fn is_off(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Rejects times and rates that are out of range.
+    fn check(&self) -> Result<(), ConfigError> {
+        check_times([
+            ("controller.limits.read", self.read),
+            ("controller.limits.write", self.write),
+        ])?;
+        if (1..LEAST_RATE).contains(&self.program_bytes_per_s) {
+            let expected = format!("0 or at least {LEAST_RATE}");
+            let knob = "controller.limits.program_bytes_per_s";
+            return Err(ConfigError::range(knob, self.program_bytes_per_s, expected));
+        }
+        Ok(())
+    }
 }
 
 /// Placement handles and reclaim groups.
@@ -415,6 +454,7 @@ impl DriveConfig {
             ])?;
         }
         front::check(self)?;
+        self.controller.limits.check()?;
         self.check_read_ahead()?;
         let faults = &self.faults;
         let bounds = [

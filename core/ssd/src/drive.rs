@@ -18,6 +18,7 @@ use crate::policy::Policies;
 use crate::raw::Chunks;
 use crate::recover;
 use crate::state::State;
+use crate::turns::Turns;
 use crate::wlog::LINE;
 use crate::zoned::{self, ZoneStatus, Zones};
 use nand::{Counters, Nand, Payload, UNIT};
@@ -126,6 +127,7 @@ pub(crate) struct Core {
     pub(crate) map_cache: Option<MapCache>,
     /// Read-ahead; `None` on a drive without.
     pub(crate) ahead: Option<RefCell<ReadAhead>>,
+    pub(crate) turns: Turns,
     /// Free pages of the write buffer.
     pub(crate) buffer: Semaphore,
     /// For each group: copies that collection may still put into the buffer.
@@ -168,6 +170,10 @@ impl Core {
             me: me.clone(),
             sim: sim.clone(),
             config: config.clone(),
+            turns: Turns::new(
+                &config.controller.limits,
+                u64::from(layout.unit) * layout.page_bytes(),
+            ),
             buffer: Semaphore::new(sim, layout.buffer_pages as usize),
             window: (0..layout.groups)
                 .map(|_| Semaphore::new(sim, window))

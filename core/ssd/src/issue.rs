@@ -28,6 +28,13 @@ impl Core {
             while !self.is_ready(frontier) {
                 self.work[frontier].wait(&self.sim).await;
             }
+            let (now, begin) = (self.sim.now(), self.turns.program(self.sim.now()));
+            if begin > now {
+                self.sim.sleep_until(begin).await;
+                if !self.is_ready(frontier) {
+                    continue;
+                }
+            }
             if self.open_line(frontier, false).await.is_err() {
                 return;
             }

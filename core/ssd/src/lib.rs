@@ -67,6 +67,7 @@ mod read;
 mod recover;
 mod running;
 mod state;
+mod turns;
 mod victims;
 pub mod wlog;
 mod write;
@@ -74,8 +75,8 @@ mod zoned;
 
 pub use bytes::{ByteError, lines_of};
 pub use config::{
-    CacheHolds, Collection, ConfigError, Controller, DriveConfig, Flash, Interface, Mapping,
-    Placements, SpareSplit, VictimPolicy, Wear,
+    CacheHolds, Collection, ConfigError, Controller, DriveConfig, Flash, Interface, Limits,
+    Mapping, Placements, SpareSplit, VictimPolicy, Wear,
 };
 pub use dram::Dram;
 pub use drive::{Content, Drive, IoError, Sink};

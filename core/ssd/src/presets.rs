@@ -5,7 +5,7 @@ mod large;
 mod products;
 
 use crate::config::{
-    CacheHolds, Collection, Controller, DriveConfig, Flash, Interface, Mapping, Placements,
+    CacheHolds, Collection, Controller, DriveConfig, Flash, Interface, Limits, Mapping, Placements,
     SpareSplit, VictimPolicy, Wear,
 };
 use crate::front::FrontConfig;
@@ -241,6 +241,7 @@ fn generic(name: &str, interface: Interface, handles: u16, isolated: bool) -> Dr
             power_loss_protection: true,
             read_ahead: Bytes(0),
             read_streams: 0,
+            limits: Limits::default(),
         },
         placement: placements(handles, isolated),
         mapping: Mapping {
@@ -333,9 +334,14 @@ const ZN540_FIRMWARE: ZoneFirmware = ZoneFirmware {
     commit: Ns(1_580_000),
     unmap_per_unit: Ns(50),
     padding: true,
-    write: Ns(5_376),
     append: Ns(7_576),
-    drain_bytes_per_s: 1_210_000_000,
+};
+
+/// Limits of the ZN540, from the same rows: reads of 4 KiB at depth 256 end at 437,000 a second.
+const ZN540_LIMITS: Limits = Limits {
+    read: Ns(2_288),
+    write: Ns(5_376),
+    program_bytes_per_s: 1_210_000_000,
 };
 
 /// The ZN540 as NVMeVirt models it: eight channels at 450 MB/s with four dies each, a program of 96
@@ -367,6 +373,7 @@ fn zn540() -> DriveConfig {
         controller: Controller {
             command: Ns(5_600),
             dram_per_unit: Ns(600),
+            limits: ZN540_LIMITS,
             ..generic.controller
         },
         wear: Wear {

@@ -126,7 +126,10 @@ impl Drive {
     #[inline]
     pub fn is_early(&self, command: Command) -> bool {
         let core = &self.core;
-        let is_plain = self.zones.is_none() && core.front.is_none();
+        // The processors take commands in order of arrival.
+        let limits = &core.config.controller.limits;
+        let in_order = limits.read > Ns::ZERO || limits.write > Ns::ZERO;
+        let is_plain = self.zones.is_none() && core.front.is_none() && !in_order;
         is_plain
             && match command {
                 Command::Read(..) => true,
@@ -238,10 +241,15 @@ impl Running {
         core.state.borrow().map.prefetch(page);
         (self.kind, self.extent) = (kind, extent);
         (self.page, self.end, self.step) = (page, end, Step::Lookup);
+        let limits = &core.config.controller.limits;
+        let service = match kind {
+            Kind::Write { .. } => limits.write,
+            Kind::Read | Kind::Whole => limits.read,
+        };
         if core.front.is_some() {
-            return self.enter_front(core, end - page);
+            return self.enter_front(core, service, end - page);
         }
-        let time = arrival + core.block_time(end - page);
+        let time = core.passed(arrival, service, core.dram_time(end - page));
         self.until = time.0;
         self.wait = match core.sim.alarm(time) {
             true => Wait::Time,
@@ -250,11 +258,11 @@ impl Running {
     }
 
     #[cold]
-    fn enter_front(&mut self, core: &Core, pages: u32) {
+    fn enter_front(&mut self, core: &Core, service: Ns, pages: u32) {
         let core = core.this();
         self.await_future(async move {
             if let Some(front) = &core.front {
-                core.enter_block(front, pages).await;
+                core.enter_block(front, service, pages).await;
             }
             Ok(())
         });

@@ -191,6 +191,21 @@ pub const FIELDS: &[Field] = &{
             "streams that are read ahead",
             None,
         ),
+        of_part(
+            "drive.controller.limits.read",
+            "firmware's processors for a read",
+            Ns,
+        ),
+        of_part(
+            "drive.controller.limits.write",
+            "firmware's processors for a write",
+            Ns,
+        ),
+        of_part(
+            "drive.controller.limits.program_bytes_per_s",
+            "rate of all programs together",
+            Rate,
+        ),
         told("drive.mapping.unit", MAP),
         told("drive.mapping.cache", MAP),
         told("drive.mapping.cache_holds", MAP),
@@ -330,19 +345,9 @@ pub const FIELDS: &[Field] = &{
             None,
         ),
         of_part(
-            "drive.zones.firmware.write",
-            "firmware's processor for a write",
-            Ns,
-        ),
-        of_part(
             "drive.zones.firmware.append",
             "firmware's processor for an append",
             Ns,
-        ),
-        of_part(
-            "drive.zones.firmware.drain_bytes_per_s",
-            "rate of the buffers of all zones to flash",
-            Rate,
         ),
         of_part(
             "drive.raw.cached",

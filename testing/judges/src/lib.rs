@@ -30,6 +30,16 @@ pub fn skip(reason: &str) {
     let _ = writeln!(io::stderr(), "skipped {test}: {reason}");
 }
 
+/// Rounds of a random test: `few`, or `many` where `FLASHLOOM_NIGHTLY` is set. Each round has a
+/// seed of its own, and the first ones cover every kind of state that the test asserts.
+#[must_use]
+pub fn rounds(few: u64, many: u64) -> u64 {
+    match std::env::var_os("FLASHLOOM_NIGHTLY") {
+        Some(_) => many,
+        None => few,
+    }
+}
+
 /// Whether `tool` is installed; skips if not.
 #[must_use]
 pub fn has(tool: &str) -> bool {

@@ -82,11 +82,13 @@ impl Core {
         self.reach(front, pages, 2 * lines * LINE as u64).await;
     }
 
-    /// Takes the time of a block command of `pages` pages: firmware, look-ups, and its data through
-    /// the DRAM. With an idle DRAM this equals the time of any drive, unless the DRAM is slower.
-    pub(crate) async fn enter_block(&self, front: &Front, pages: u32) {
-        let firmware = self.config.controller.command + Self::lookups(front, pages);
-        self.sim.sleep(firmware).await;
+    /// Takes the time of a block command of `pages` pages, which occupies the processors for
+    /// `service`: firmware, look-ups, and its data through the DRAM. With an idle DRAM this equals
+    /// the time of any drive, unless the DRAM is slower.
+    pub(crate) async fn enter_block(&self, front: &Front, service: Ns, pages: u32) {
+        let now = self.sim.now();
+        let passed = self.passed(now, service, Self::lookups(front, pages));
+        self.sim.sleep_until(passed).await;
         let at_rest = self.sim.now() + self.dram_time(pages);
         self.move_pages(front, pages).await;
         self.sim.sleep_until(at_rest).await;

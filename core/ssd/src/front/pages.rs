@@ -162,7 +162,8 @@ impl Core {
         sink: &mut impl Sink,
     ) -> Result<(), IoError> {
         let (first, last) = self.pages_of(extent);
-        self.enter_block(front, last - first).await;
+        let service = self.config.controller.limits.read;
+        self.enter_block(front, service, last - first).await;
         let wanted = (first..last).filter(|&page| !front.touch(page));
         self.fetch(front, wanted.collect()).await?;
         self.state.borrow_mut().ledger.host_read_sectors += u64::from(extent.sectors);
@@ -179,7 +180,8 @@ impl Core {
         tag: u16,
     ) -> Result<(), IoError> {
         let (first, last) = self.pages_of(extent);
-        self.enter_block(front, last - first).await;
+        let service = self.config.controller.limits.write;
+        self.enter_block(front, service, last - first).await;
         for page in first..last {
             let part = self.part(extent, page);
             let whole = part.to - part.from == self.layout.page_bytes() as usize;

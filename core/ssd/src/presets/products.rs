@@ -4,12 +4,13 @@
 //! `lab/stack/validate`), and the rows of [`PRODUCTS`] that say so. Assumed for all, since no source
 //! says: dies of 64 GiB, two planes, blocks of 1,152 pages of 16 KiB, the times of the parts `tlc`
 //! and `mlc`, the times of the firmware, a write buffer of two programs a die, and the sizes of
-//! read-ahead. No number is taken from a measurement that `flashloom validate` compares.
+//! read-ahead. The values of datasheets that set a limit are marked as fitted in `flashloom
+//! validate`; no number is taken from another measurement that it compares.
 
 use super::generic;
-use crate::config::{Controller, DriveConfig, Flash, Interface, Wear};
+use crate::config::{Controller, DriveConfig, Flash, Interface, Limits, Wear};
 use nand::{Geometry, Part, Timing};
-use units::{Bytes, GIB, KIB, MIB};
+use units::{Bytes, GIB, KIB, MIB, Ns};
 
 /// Facts of one product.
 struct Product {
@@ -22,6 +23,24 @@ struct Product {
     part: &'static str,
     /// Bus of the flash, MB/s; 0 for that of the part.
     bus_mb: u64,
+    /// Random reads of 4 KiB, thousands per second: from the datasheet.
+    read_kiops: u64,
+    /// Writes in order, 10^6 bytes per second: from the datasheet; 0 for a drive whose datasheet has
+    /// the speed of its SLC cache.
+    write_mb: u64,
+}
+
+impl Product {
+    /// Limits of the whole drive. Assumed: a write occupies the processors as long as a read, and
+    /// programs of garbage collection take their part of the bandwidth of writes in order.
+    fn limits(&self) -> Limits {
+        let service = Ns(1_000_000 / self.read_kiops);
+        Limits {
+            read: service,
+            write: service,
+            program_bytes_per_s: self.write_mb * 1_000_000,
+        }
+    }
 }
 
 /// Products, by facts and assumptions.
@@ -35,6 +54,8 @@ const PRODUCTS: [Product; 9] = [
         channels: 8,
         part: "tlc",
         bus_mb: 1_600,
+        read_kiops: 530,
+        write_mb: 1_400,
     },
     // Flash: assumed to be that of the MAX of 800 GB, which differs in its spare space.
     Product {
@@ -44,6 +65,8 @@ const PRODUCTS: [Product; 9] = [
         channels: 8,
         part: "tlc",
         bus_mb: 1_600,
+        read_kiops: 530,
+        write_mb: 1_400,
     },
     // Flash of 2 TiB, 16 channels, bus of the part: assumed.
     Product {
@@ -53,6 +76,8 @@ const PRODUCTS: [Product; 9] = [
         channels: 16,
         part: "tlc",
         bus_mb: 0,
+        read_kiops: 700,
+        write_mb: 1_900,
     },
     // Flash of 1 TiB, 8 channels, bus of the part: assumed.
     Product {
@@ -62,6 +87,8 @@ const PRODUCTS: [Product; 9] = [
         channels: 8,
         part: "tlc",
         bus_mb: 0,
+        read_kiops: 900,
+        write_mb: 1_700,
     },
     // As the PE8110.
     Product {
@@ -71,6 +98,8 @@ const PRODUCTS: [Product; 9] = [
         channels: 8,
         part: "tlc",
         bus_mb: 0,
+        read_kiops: 580,
+        write_mb: 1_500,
     },
     // As the PE8110.
     Product {
@@ -80,6 +109,8 @@ const PRODUCTS: [Product; 9] = [
         channels: 8,
         part: "tlc",
         bus_mb: 0,
+        read_kiops: 434,
+        write_mb: 1_190,
     },
     // Flash of 4 TiB, 16 channels, bus of the part: assumed.
     Product {
@@ -89,6 +120,8 @@ const PRODUCTS: [Product; 9] = [
         channels: 16,
         part: "tlc",
         bus_mb: 0,
+        read_kiops: 2_700,
+        write_mb: 6_750,
     },
     // MLC of 64 layers: its datasheet. Flash of 1 TiB, 8 channels: assumed.
     Product {
@@ -98,6 +131,8 @@ const PRODUCTS: [Product; 9] = [
         channels: 8,
         part: "mlc",
         bus_mb: 0,
+        read_kiops: 500,
+        write_mb: 2_700,
     },
     // Two packages of 512 GB: `techpowerup-980`. 8 channels: assumed. Its SLC cache is left out: the
     // model has none.
@@ -108,6 +143,8 @@ const PRODUCTS: [Product; 9] = [
         channels: 8,
         part: "tlc",
         bus_mb: 0,
+        read_kiops: 1_000,
+        write_mb: 0,
     },
 ];
 
@@ -159,6 +196,7 @@ pub(super) fn product(name: &str) -> DriveConfig {
         },
         controller: Controller {
             write_buffer: Bytes(2 * program * u64::from(facts.dies)),
+            limits: facts.limits(),
             ..reading_ahead(generic.controller)
         },
         wear: Wear {

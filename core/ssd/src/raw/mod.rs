@@ -159,10 +159,13 @@ impl Firmware {
         Ok(places.flatten().collect())
     }
 
-    /// Time of a command that moves `blocks` through the controller's DRAM.
-    fn command_time(&self, blocks: usize) -> Ns {
-        let controller = &self.config.controller;
-        Ns(controller.command.0 + controller.dram_per_unit.0 * blocks as u64)
+    /// Takes the time of a command that occupies the processors for `service` and moves `blocks`
+    /// through the controller's DRAM.
+    async fn pass(&self, service: Ns, blocks: usize) {
+        let core = &self.core;
+        let moved = Ns(core.config.controller.dram_per_unit.0 * blocks as u64);
+        let passed = core.passed(core.sim.now(), service, moved);
+        core.sim.sleep_until(passed).await;
     }
 
     /// Panics if an invariant of the firmware's memory does not hold.

@@ -39,7 +39,8 @@ impl Chunks {
         let inner = &self.inner;
         inner.core.count_command(true);
         let places = inner.places(at)?;
-        inner.core.sim.sleep(inner.command_time(at.len())).await;
+        let limits = &inner.core.config.controller.limits;
+        inner.pass(limits.read, at.len()).await;
         let read = inner.read(&places, cause).await?;
         let sectors = at.len() as u64 * (UNIT as u64 / SECTOR);
         inner.core.state.borrow_mut().ledger.host_read_sectors += sectors;

@@ -75,7 +75,8 @@ impl Chunks {
             return Err(RawError::all(RawStatus::InvalidField, at.len()));
         }
         let runs = inner.runs(at)?;
-        inner.core.sim.sleep(inner.command_time(at.len())).await;
+        let limits = &inner.core.config.controller.limits;
+        inner.pass(limits.write, at.len()).await;
         let data = Data {
             payload,
             meta,
@@ -99,7 +100,8 @@ impl Chunks {
             return Err(RawError::all(RawStatus::InvalidField, to.len()));
         }
         let (sources, runs) = (inner.places(from)?, inner.runs(to)?);
-        inner.core.sim.sleep(inner.command_time(to.len())).await;
+        let limits = &inner.core.config.controller.limits;
+        inner.pass(limits.write, to.len()).await;
         let read = inner.read(&sources, ReadCause::Gc).await?;
         let (payload, meta): (Vec<Payload>, Vec<Meta>) = read
             .into_iter()

@@ -1,15 +1,13 @@
-//! Costs and limits of the firmware of zones, beside those of its flash.
+//! Costs of the firmware of zones, beside those of its flash.
 //!
-//! Invariants: a command at rest takes the sum of its parts. The processor serves writes and
-//! appends in order of arrival; programs leave the buffers in the order in which they are issued.
+//! Invariant: a command at rest takes the sum of its parts.
 
 use super::Zoned;
-use crate::config::{ConfigError, LEAST_RATE, check_times};
+use crate::config::{ConfigError, check_times};
 use serde::{Deserialize, Serialize};
-use std::cell::Cell;
 use units::Ns;
 
-/// Costs and limits of the firmware of a zoned drive. Each is off at 0, as all are by default.
+/// Costs of the firmware of a zoned drive. Each is off at 0, as all are by default.
 ///
 /// The mechanisms follow from measurements of a ZN540 (`nvmebenchmarks`). The time of a finish is
 /// linear in the part of the zone that is left, at the drive's write bandwidth: it programs that
@@ -34,16 +32,12 @@ pub struct ZoneFirmware {
     /// Whether a finish programs padding into the rest of a zone that has data. A finish of an
     /// empty zone then takes no flash on a protected drive.
     pub padding: bool,
-    /// Time that a write occupies the processor, for which commands queue.
-    pub write: Ns,
-    /// Time that an append occupies the processor.
+    /// Time that an append occupies the processors; 0 for that of a write.
     pub append: Ns,
-    /// Bytes per second at which programs leave the buffers of all zones; 0 for no limit.
-    pub drain_bytes_per_s: u64,
 }
 
 impl ZoneFirmware {
-    /// Whether every cost and limit is off.
+    /// Whether every cost is off.
     pub(super) fn is_off(&self) -> bool {
         *self == Self::default()
     }
@@ -56,16 +50,8 @@ impl ZoneFirmware {
             ("zones.firmware.first_write", self.first_write),
             ("zones.firmware.commit", self.commit),
             ("zones.firmware.unmap_per_unit", self.unmap_per_unit),
-            ("zones.firmware.write", self.write),
             ("zones.firmware.append", self.append),
-        ])?;
-        if (1..LEAST_RATE).contains(&self.drain_bytes_per_s) {
-            let expected = format!("0 or at least {LEAST_RATE}");
-            let knob = "zones.firmware.drain_bytes_per_s";
-            let rate = self.drain_bytes_per_s;
-            return Err(ConfigError::range(knob, rate, expected));
-        }
-        Ok(())
+        ])
     }
 
     /// Time of a reset, for `data` sectors of the host in an active zone or a full one.
@@ -75,43 +61,27 @@ impl ZoneFirmware {
     }
 }
 
-/// Times until which the processor and the way from the buffers to the flash are taken.
-#[derive(Default)]
-pub(super) struct Busy {
-    processor: Cell<Ns>,
-    drain: Cell<Ns>,
-}
-
-/// Takes the next turn of `span` at or after `now`, and returns its begin.
-fn turn(free: &Cell<Ns>, now: Ns, span: Ns) -> Ns {
-    let begin = free.get().max(now);
-    free.set(begin + span);
-    begin
-}
-
 impl Zoned {
-    /// Time from now on of a write or an append that moves `sectors`: the wait for the processor,
-    /// its time or that of a command, whichever is longer, and the move through DRAM.
-    pub(super) fn write_time(&self, sectors: u32, is_append: bool) -> Ns {
-        let firmware = &self.rules.firmware;
-        let service = if is_append {
-            firmware.append
-        } else {
-            firmware.write
+    /// Time at which a write or an append of `sectors` that arrives now has passed the firmware.
+    pub(super) fn write_passed(&self, sectors: u32, is_append: bool) -> Ns {
+        let (own, limits) = (
+            self.rules.firmware.append,
+            self.core.config.controller.limits,
+        );
+        let service = match is_append && own > Ns::ZERO {
+            true => own,
+            false => limits.write,
         };
-        let rest = self.command_time(sectors);
-        if service == Ns::ZERO {
-            return rest;
-        }
-        let now = self.core.sim.now();
-        let wait = turn(&self.busy.processor, now, service).since(now);
-        let longer = service.0.saturating_sub(self.config.controller.command.0);
-        Ns(wait.0 + longer + rest.0)
+        self.passed(service, sectors)
     }
 
-    /// Begin of the next program that leaves the buffers: now, if their way to the flash is free.
-    pub(super) fn drain_turn(&self) -> Ns {
-        turn(&self.busy.drain, self.core.sim.now(), self.drain_span)
+    /// Time at which a command that arrives now, occupies the processors for `service` and moves
+    /// `sectors` has passed the firmware.
+    pub(super) fn passed(&self, service: Ns, sectors: u32) -> Ns {
+        let core = &self.core;
+        let per_sector = self.config.controller.dram_per_unit;
+        let moved = Ns(per_sector.0 * u64::from(sectors));
+        core.passed(core.sim.now(), service, moved)
     }
 
     /// Whether the blocks of a reset zone are erased after the reset has completed.

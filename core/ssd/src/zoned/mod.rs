@@ -86,9 +86,6 @@ pub(crate) struct Zoned {
     pub(crate) config: DriveConfig,
     rules: ZoneConfig,
     layout: ZoneLayout,
-    /// Time between two programs that leave the buffers; zero for no limit.
-    drain_span: Ns,
-    busy: firmware::Busy,
     table: RefCell<Table>,
     /// For each sequential zone: its state changed in a way that a command may wait for.
     signals: Vec<Signal>,
@@ -151,19 +148,11 @@ impl Zoned {
     ) -> Self {
         let pool = pool::Pool::new(&layout, config.wear.dynamic);
         let table = Table::new(&layout, rules, pool, config.flash.keep_contents);
-        let drain = rules.firmware.drain_bytes_per_s;
-        let unit = u64::from(layout.unit) * UNIT as u64;
-        let drain_span = match drain {
-            0 => Ns::ZERO,
-            rate => Ns::transfer(unit, rate),
-        };
         Self {
             signals: table.zones.iter().map(|_| Signal::default()).collect(),
             table: RefCell::new(table),
             media: RefCell::new(Some(media)),
             refusals: RefCell::default(),
-            busy: firmware::Busy::default(),
-            drain_span,
             config: config.clone(),
             core,
             rules,
@@ -189,12 +178,6 @@ impl Zoned {
 
     fn wake(&self, zone: u32) {
         self.signals[zone as usize].notify(&self.core.sim);
-    }
-
-    /// Time of a command that moves `sectors` through the controller's DRAM.
-    fn command_time(&self, sectors: u32) -> Ns {
-        let controller = &self.config.controller;
-        Ns(controller.command.0 + controller.dram_per_unit.0 * u64::from(sectors))
     }
 
     /// State that the capacitors and the list of defects keep as the power goes.

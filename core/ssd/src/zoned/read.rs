@@ -76,7 +76,8 @@ impl Zoned {
             self.readable(zone - self.layout.conventional)?;
             return Err(ZoneStatus::ZoneBoundary);
         }
-        self.core.sim.sleep(self.command_time(len)).await;
+        let passed = self.passed(self.config.controller.limits.read, len);
+        self.core.sim.sleep_until(passed).await;
         let index = zone - self.layout.conventional;
         if !crosses {
             let part = Part {

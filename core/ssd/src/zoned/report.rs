@@ -5,7 +5,7 @@ use super::rules::{ZoneState, ZoneStatus};
 use super::{Zoned, Zones};
 use nand::{Payload, UNIT};
 use serde::Serialize;
-use units::{Bytes, Lba, SECTOR};
+use units::{Bytes, Lba, Ns, SECTOR};
 
 /// Writing rule of a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -204,11 +204,8 @@ impl Zones {
         }
         let count = count.min(zones - first);
         let sectors = count.saturating_mul(DESCRIPTOR).div_ceil(UNIT as u32);
-        self.inner
-            .core
-            .sim
-            .sleep(self.inner.command_time(sectors))
-            .await;
+        let passed = self.inner.passed(Ns::ZERO, sectors);
+        self.inner.core.sim.sleep_until(passed).await;
         Ok((first..first + count)
             .filter_map(|zone| self.info(zone))
             .collect())

@@ -89,7 +89,8 @@ impl Zoned {
         content: Content<'_>,
         who: For,
     ) -> Result<(), ZoneStatus> {
-        self.core.sim.sleep(self.command_time(len)).await;
+        let passed = self.write_passed(len, false);
+        self.core.sim.sleep_until(passed).await;
         loop {
             self.idle(zone).await;
             if self.store_in_window(zone, (at, len), content, who)? {

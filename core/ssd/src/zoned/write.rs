@@ -209,11 +209,11 @@ impl Zoned {
         }
         let start = self.noted(zone, len, self.accept(zone, at, len))?;
         self.table.borrow_mut().zones[zone as usize].origin = who.tag;
-        let mut time = self.write_time(len, at.is_none());
+        let mut passed = self.write_passed(len, at.is_none());
         if start == 0 {
-            time += self.rules.firmware.first_write;
+            passed += self.rules.firmware.first_write;
         }
-        self.core.sim.sleep(time).await;
+        self.core.sim.sleep_until(passed).await;
         self.fill(zone, start, len, content, who).await?;
         Ok(start)
     }
@@ -327,8 +327,9 @@ impl Zoned {
             rest,
             row,
         };
-        let begin = self.drain_turn();
-        let at_once = begin == self.core.sim.now();
+        let now = self.core.sim.now();
+        let begin = self.core.turns.program(now);
+        let at_once = begin == now;
         let ticket = at_once.then(|| self.submit_unit(&mut table, issued));
         drop(table);
         let zoned = Rc::clone(self);

@@ -6,6 +6,7 @@ mod bytes;
 mod cleaning;
 mod demand;
 mod image;
+mod limits;
 mod mapcache;
 mod mapping;
 mod pages;

@@ -1,6 +1,7 @@
 //! Power cuts at every event.
 
 use crate::support::{Mix, Model, recover, start, tiny, tiny_fdp, tiny_mixed};
+use judges::rounds;
 use sim::{Kernel, Seed};
 use ssd::{CacheHolds, Drive, DriveConfig, DriveMedia};
 use std::cell::RefCell;
@@ -178,7 +179,7 @@ fn cuts_keep_promises_for_pages_rewritten_during_a_retry() {
         flushes_percent: 2,
         ..LONG
     };
-    for seed in 0..8 {
+    for seed in 0..rounds(2, 8) {
         run(&failing(), mix, seed, |event, drive, model| {
             if event % 4 == 0 {
                 let context = format!("seed {seed}, event {event}");
@@ -203,7 +204,7 @@ fn cuts_keep_deallocations_beside_failed_programs() {
         flushes_percent: 4,
         ..LONG
     };
-    for seed in 0..8 {
+    for seed in 0..rounds(2, 8) {
         run(&config, mix, seed, |event, drive, model| {
             if event % 4 == 0 {
                 cut(

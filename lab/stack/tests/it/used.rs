@@ -90,13 +90,15 @@ fn damaged_or_foreign_snapshot_is_refused() {
 #[test]
 fn every_stack_of_the_comparison_can_be_used() {
     for stack in STACKS {
-        let plan = used(stack, 512, 40, "varmail:files=50,threads=2,ops=300");
+        // Zones of a smaller drive are too few for all that a file system keeps apart.
+        let mib = if stack.ends_with("zns") { 512 } else { 192 };
+        let plan = used(stack, mib, 40, "varmail:files=50,threads=2,ops=300");
         let run = done(&plan);
         let facts = run.used.expect("it was used");
         assert!(run.errors.is_empty(), "{stack}: {:?}", run.errors);
         assert!(facts.steady, "{stack}: {facts:?}");
         assert!(facts.waf > 0.9 && facts.waf < 10.0, "{stack}: {facts:?}");
-        assert_eq!(facts.file_bytes, 512 * MIB / 100 * 40, "{stack}");
+        assert_eq!(facts.file_bytes, mib * MIB / 100 * 40, "{stack}");
     }
 }
 
@@ -137,12 +139,12 @@ fn workload_without_room_is_refused_with_the_size_that_would_do() {
 #[test]
 fn power_cut_in_a_used_state_is_judged_like_any() {
     for stack in ["ext4@block", "f2fs@block", "hyfim@ocssd"] {
-        let mut plan = used(stack, 128, 30, "varmail:files=20,threads=2,ops=200");
+        let mut plan = used(stack, 128, 20, "varmail:files=20,threads=2,ops=200");
         plan.drive.controller.power_loss_protection = false;
         let cuts = |lies| Cuts {
             plan: plan.clone(),
-            points: Points::Some(10),
-            outside: 5,
+            points: Points::Some(4),
+            outside: 4,
             memory: Bytes(GIB),
             lies,
             reorders: false,
@@ -152,7 +154,7 @@ fn power_cut_in_a_used_state_is_judged_like_any() {
         };
         let found = explore(&cuts(false), &mut |_| ()).expect("it can be cut");
         assert!(found.holds(), "{stack}: {:#?}", found.failures.first());
-        assert_eq!(found.points, 10, "{stack}");
+        assert_eq!(found.points, 4, "{stack}");
         let lied = explore(&cuts(true), &mut |_| ()).expect("it can be cut");
         assert!(!lied.holds(), "{stack}");
     }

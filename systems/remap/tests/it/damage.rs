@@ -3,6 +3,7 @@
 use crate::memory::{SECTORS, SIZE, disk, layout, options, read, units, write};
 use bolero::TypeGenerator;
 use host::{Image, RamDisk};
+use judges::rounds;
 use nand::{Payload, UNIT};
 use remap::{OpenError, Options, Remap, Shown, Variant};
 use sim::{Kernel, Seed, Sim};
@@ -240,7 +241,7 @@ fn changed_blocks(look: impl Fn(&Left) + std::panic::RefUnwindSafe) {
     let uuid = bytes(left, 0)[16..32].to_vec();
     bolero::check!()
         .with_type::<Vec<Change>>()
-        .with_iterations(2_000)
+        .with_iterations(rounds(400, 2_000) as usize)
         .for_each(|changes| {
             let mut changed = left.clone();
             for change in changes.iter().take(8) {
@@ -384,7 +385,7 @@ fn salvage_of_forged_blocks_does_not_panic() {
 fn random_metadata_does_not_panic() {
     bolero::check!()
         .with_type::<Vec<(u16, Vec<u8>)>>()
-        .with_iterations(2_000)
+        .with_iterations(rounds(400, 2_000) as usize)
         .for_each(|blocks| {
             let (left, _) = written();
             let mut changed = left.clone();

@@ -5,7 +5,7 @@ use super::cuts::{MIX, every_event};
 use super::model::Mix;
 use super::{change, extent, fresh, narrow, run, tiny_zns, write, zones};
 use sim::Sim;
-use ssd::{Cause, Content, DriveConfig, ZoneAction, ZoneFirmware, ZoneState, Zones};
+use ssd::{Cause, Content, DriveConfig, Limits, ZoneAction, ZoneFirmware, ZoneState, Zones};
 use std::rc::Rc;
 use units::{Ns, Origin};
 
@@ -17,13 +17,23 @@ const ALL: ZoneFirmware = ZoneFirmware {
     commit: Ns(190_000),
     unmap_per_unit: Ns(2_300),
     padding: true,
-    write: Ns(29_000),
     append: Ns(31_000),
-    drain_bytes_per_s: 100_000_000,
 };
 
+/// Limits of the whole drive beside them.
+const LIMITS: Limits = Limits {
+    read: Ns(17_000),
+    write: Ns(29_000),
+    program_bytes_per_s: 100_000_000,
+};
+
+/// `config` with firmware, which has limits unless it is off.
 fn with(config: &DriveConfig, firmware: ZoneFirmware) -> DriveConfig {
-    change(config, |zones| zones.firmware = firmware)
+    let mut config = change(config, |zones| zones.firmware = firmware);
+    if firmware != ZoneFirmware::default() {
+        config.controller.limits = LIMITS;
+    }
+    config
 }
 
 /// Time that `zone` takes for `action`.
@@ -59,17 +69,12 @@ fn firmware_off_leaves_no_table_in_a_drive_file() {
 }
 
 #[test]
-fn firmware_rate_and_times_out_of_range_are_rejected() {
+fn firmware_time_out_of_range_is_rejected() {
     let refused = |firmware| {
         let config = with(&tiny_zns(true), firmware);
         let layout = ssd::Layout::new(&config);
         layout.map_or_else(|e| e.to_string(), |_| String::new())
     };
-    let slow = refused(ZoneFirmware {
-        drain_bytes_per_s: 999_999,
-        ..ALL
-    });
-    assert!(slow.contains("zones.firmware.drain_bytes_per_s"), "{slow}");
     let long = refused(ZoneFirmware {
         commit: Ns::secs(2),
         ..ALL
@@ -84,13 +89,13 @@ fn command_at_rest_takes_the_sum_of_its_firmware_times() {
     let (kernel, drive) = fresh(&config);
     let all = zones(&drive);
     let (command, dram) = (config.controller.command, config.controller.dram_per_unit);
-    assert!(command < ALL.write, "the processor takes longer");
+    assert!(command < LIMITS.write, "the processor takes longer");
     run(&kernel, async move |sim| {
         let quiet = || sim.sleep(Ns::ms(1));
         let open = timed(&sim, &all, 0, ZoneAction::Open).await;
         assert_eq!(open, command + ALL.open);
         let first = written(&sim, &all, (0, 0), false).await;
-        assert_eq!(first, ALL.first_write + ALL.write + dram);
+        assert_eq!(first, ALL.first_write + LIMITS.write + dram);
         quiet().await;
         let append = written(&sim, &all, (0, 1), true).await;
         assert_eq!(append, ALL.append + dram);
@@ -98,13 +103,13 @@ fn command_at_rest_takes_the_sum_of_its_firmware_times() {
         assert_eq!(close, command + ALL.close);
         quiet().await;
         let again = written(&sim, &all, (0, 2), false).await;
-        assert_eq!(again, ALL.write + dram);
+        assert_eq!(again, LIMITS.write + dram);
     });
 }
 
 /// A finish ends the unit at the write pointer, programs every unit after it, and commits.
 #[test]
-fn finish_programs_the_rest_of_the_zone_at_the_rate_of_the_drain() {
+fn finish_programs_the_rest_of_the_zone_at_the_rate_of_programs() {
     let config = with(&tiny_zns(true), ALL);
     let timing = config.timing().expect("a good part");
     let (kernel, drive) = fresh(&config);
@@ -112,7 +117,7 @@ fn finish_programs_the_rest_of_the_zone_at_the_rate_of_the_drain() {
     let unit = 4 * 4096;
     let bus = Ns::transfer(unit, timing.bus_bytes_per_s) + timing.command;
     let program = bus + timing.program;
-    let drain = Ns::transfer(unit, ALL.drain_bytes_per_s);
+    let drain = Ns::transfer(unit, LIMITS.program_bytes_per_s);
     assert!(program.0 < 2 * drain.0, "two dies keep up with the drain");
     let command = config.controller.command;
     run(&kernel, async move |sim| {
@@ -123,7 +128,7 @@ fn finish_programs_the_rest_of_the_zone_at_the_rate_of_the_drain() {
         // 14 others once the mark is on flash.
         let mut padding = Ns(13 * drain.0 + program.0);
         if drain > program {
-            // The way from the buffers is not free yet as the mark is on flash.
+            // There is no power for the next program yet as the mark is on flash.
             padding += Ns(drain.0 - program.0);
         }
         assert_eq!(took, command + program + padding + ALL.commit);
@@ -203,24 +208,26 @@ fn ends(config: &DriveConfig, count: u32, apart: bool, appends: bool) -> Vec<Ns>
 fn processor_serves_one_command_of_its_kind_at_a_time() {
     let off = ZoneFirmware::default();
     let rates = ZoneFirmware {
-        write: ALL.write,
         append: ALL.append,
         ..off
     };
     let config = with(&tiny_zns(true), rates);
     let dram = config.controller.dram_per_unit;
-    for (apart, appends, span) in [(true, false, ALL.write), (false, true, ALL.append)] {
+    for (apart, appends, span) in [(true, false, LIMITS.write), (false, true, ALL.append)] {
         let want: Vec<Ns> = (1..=3).map(|turn| Ns(turn * span.0) + dram).collect();
         assert_eq!(ends(&config, 3, apart, appends), want);
     }
-    let free = ends(&with(&config, off), 3, true, false);
+    let free = ends(&with(&tiny_zns(true), off), 3, true, false);
     let rest = config.controller.command + dram;
     assert_eq!(free, [rest; 3], "without a rate there is no queue");
 }
 
-/// Time to write `count` zones of one die each beside each other, and their programs.
-fn filled(firmware: ZoneFirmware, count: u32) -> (Ns, u64) {
-    let (kernel, drive) = fresh(&with(&narrow(true), firmware));
+/// Time to write `count` zones of one die each beside each other, with programs at `rate`, and
+/// their programs.
+fn filled(rate: u64, count: u32) -> (Ns, u64) {
+    let mut config = narrow(true);
+    config.controller.limits.program_bytes_per_s = rate;
+    let (kernel, drive) = fresh(&config);
     let all = Rc::new(zones(&drive));
     run(&kernel, async move |sim| {
         let fills: Vec<_> = (0..count)
@@ -241,14 +248,11 @@ fn filled(firmware: ZoneFirmware, count: u32) -> (Ns, u64) {
 }
 
 #[test]
-fn zones_written_together_share_the_rate_of_the_drain() {
-    let drained = ZoneFirmware {
-        drain_bytes_per_s: 20_000_000,
-        ..ZoneFirmware::default()
-    };
-    let span = Ns::transfer(4 * 4096, drained.drain_bytes_per_s);
+fn zones_written_together_share_the_rate_of_programs() {
+    let rate = 20_000_000;
+    let span = Ns::transfer(4 * 4096, rate);
     for count in [1, 2, 3] {
-        let (time, programs) = filled(drained, count);
+        let (time, programs) = filled(rate, count);
         let least = span.0 * (programs - 1);
         assert!(
             (least..least + Ns::ms(1).0).contains(&time.0),
@@ -256,10 +260,7 @@ fn zones_written_together_share_the_rate_of_the_drain() {
             Ns(least)
         );
     }
-    let (one, two) = (
-        filled(ZoneFirmware::default(), 1).0,
-        filled(ZoneFirmware::default(), 2).0,
-    );
+    let (one, two) = (filled(0, 1).0, filled(0, 2).0);
     assert!(two.0 < 2 * one.0, "without it two dies work at once");
 }
 
@@ -272,8 +273,7 @@ fn zone_cut_at_every_event_with_firmware_keeps_promises() {
         let ledger = drive.ledger();
         let both = ledger.zones.resets > 2 && ledger.zones.finishes > 1;
         assert!(both && ledger.by_cause(Cause::Padding) > 40, "{ledger:?}");
-        let narrow = change(&narrow(protected), |zones| zones.firmware = ALL);
-        every_event(&narrow, brief, 22);
+        every_event(&with(&narrow(protected), ALL), brief, 22);
     }
 }
 

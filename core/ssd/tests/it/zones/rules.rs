@@ -2,6 +2,7 @@
 //! match.
 
 use super::{PER, bytes, change, extent, narrow, powered, tags, tiny_zns, zones};
+use judges::rounds;
 use sim::{Rng, Seed};
 use ssd::ZoneState::{Closed, Empty, ExplicitlyOpen, Full, ImplicitlyOpen};
 use ssd::{Content, Drive, DriveConfig, ZoneAction, ZoneState, ZoneStatus, Zones};
@@ -254,10 +255,10 @@ fn fuzz(config: &DriveConfig, seed: u64, steps: u64) {
 
 #[test]
 fn random_zone_commands_match_the_model() {
-    for seed in 0..6 {
+    for seed in 0..rounds(2, 6) {
         fuzz(&tiny_zns(seed % 2 == 0), seed, 4_000);
     }
-    for seed in 6..10 {
+    for seed in 6..6 + rounds(2, 4) {
         let limits = |zones: &mut ssd::ZoneConfig| (zones.max_open, zones.max_active) = (2, 5);
         fuzz(&change(&narrow(seed % 2 == 0), limits), seed, 4_000);
     }
