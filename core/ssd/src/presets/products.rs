@@ -3,8 +3,8 @@
 //! Facts, each with its source: kind of flash and capacities (the makers' datasheets, in
 //! `lab/stack/validate`), and the rows of [`PRODUCTS`] that say so. Assumed for all, since no source
 //! says: dies of 64 GiB, two planes, blocks of 1,152 pages of 16 KiB, the times of the parts `tlc`
-//! and `mlc`, the times of the firmware, a write buffer of two programs a die, and the sizes of
-//! read-ahead. The values of datasheets that set a limit are marked as fitted in `flashloom
+//! and `mlc`, the times of the firmware, a write buffer of two programs a die, the sizes of
+//! read-ahead, and that reads suspend a program or an erase as often as they may go before it. The values of datasheets that set a limit are marked as fitted in `flashloom
 //! validate`; no number is taken from another measurement that it compares.
 
 use super::generic;
@@ -183,6 +183,7 @@ pub(super) fn product(name: &str) -> DriveConfig {
             part: facts.part.to_owned(),
             timing,
             page_registers: true,
+            suspend_limit: generic.flash.bypass_limit,
             ..generic.flash
         },
         geometry: Geometry {

@@ -66,18 +66,21 @@ fn of_run(run: &Run, capacity: u64, windows: &[Progress]) -> Measured {
     // Percentiles are those of a thread that only probes, if there is one.
     let probe = run.jobs.iter().find(|job| job.name == "probe");
     let timed: &JobResult = probe.unwrap_or(whole);
-    for (to, timed, whole) in [
-        (&mut measured.read, &timed.read, &whole.read),
-        (&mut measured.write, &timed.write, &whole.write),
-    ] {
-        latency(&timed.latency_ns, to);
-        rates(whole, to);
+    latency(&timed.read.latency_ns, &mut measured.read);
+    latency(&timed.write.latency_ns, &mut measured.write);
+    // Rates are those of all jobs together.
+    let parts: &[JobResult] = match run.job_groups.as_slice() {
+        [] => &run.jobs,
+        groups => &groups[..1],
+    };
+    let all = &mut measured.all;
+    for part in parts {
+        add_rates(&part.read, &mut measured.read);
+        add_rates(&part.write, &mut measured.write);
+        add_rates(&part.read, all);
+        add_rates(&part.write, all);
     }
     measured.jobs = run.jobs.iter().map(of_job).collect();
-    let both = |what: fn(&JobDirection) -> f64| what(&whole.read) + what(&whole.write);
-    let all = &mut measured.all;
-    all.insert("iops".to_owned(), both(|d| d.iops));
-    all.insert("bandwidth".to_owned(), both(|d| d.bytes_per_s / 1e6));
     if run.host.write_bytes > 0 {
         all.insert("waf".to_owned(), run.waf.device);
     }
@@ -105,17 +108,17 @@ fn of_job(job: &JobResult) -> BTreeMap<String, f64> {
     for (name, direction) in [("read", &job.read), ("write", &job.write)] {
         let mut own = BTreeMap::new();
         latency(&direction.latency_ns, &mut own);
-        rates(direction, &mut own);
+        add_rates(direction, &mut own);
         let own = own.into_iter();
         all.extend(own.map(|(what, value)| (format!("{name} {what}"), value)));
     }
     all
 }
 
-fn rates(direction: &JobDirection, to: &mut BTreeMap<String, f64>) {
+fn add_rates(direction: &JobDirection, to: &mut BTreeMap<String, f64>) {
     if direction.ios > 0 {
-        to.insert("iops".to_owned(), direction.iops);
-        to.insert("bandwidth".to_owned(), direction.bytes_per_s / 1e6);
+        *to.entry("iops".to_owned()).or_default() += direction.iops;
+        *to.entry("bandwidth".to_owned()).or_default() += direction.bytes_per_s / 1e6;
     }
 }
 
