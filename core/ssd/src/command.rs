@@ -181,12 +181,6 @@ impl Core {
         )
     }
 
-    /// Firmware time of a command of `pages` mapped pages, without flash.
-    #[inline]
-    pub(crate) fn block_time(&self, pages: u32) -> Ns {
-        self.config.controller.command + self.dram_time(pages)
-    }
-
     /// Time at which a command has passed the firmware: it arrives at `arrival`, occupies the
     /// processors for `service`, and its data take `moved` through the controller's DRAM.
     #[inline]

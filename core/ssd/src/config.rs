@@ -105,7 +105,7 @@ impl Flash {
 }
 
 /// Firmware costs and buffers.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Controller {
     /// Firmware time of a command before the flash or the buffer is reached.

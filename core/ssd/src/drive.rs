@@ -593,10 +593,8 @@ impl Drive {
             return Ok(());
         }
         self.core.state.borrow_mut().ledger.flushes += 1;
-        self.core
-            .sim
-            .sleep(self.core.config.controller.command)
-            .await;
+        let command = self.core.config.controller.command;
+        self.core.sim.sleep(command).await;
         self.core.flush().await
     }
 }

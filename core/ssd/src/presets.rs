@@ -239,9 +239,7 @@ fn generic(name: &str, interface: Interface, handles: u16, isolated: bool) -> Dr
             dram_per_unit: Ns(500),
             write_buffer: Bytes(6 * MIB),
             power_loss_protection: true,
-            read_ahead: Bytes(0),
-            read_streams: 0,
-            limits: Limits::default(),
+            ..Controller::default()
         },
         placement: placements(handles, isolated),
         mapping: Mapping {

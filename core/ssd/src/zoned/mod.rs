@@ -72,12 +72,11 @@ pub use rules::{OpenRoom, Room, Step, ZoneEvent, ZoneState, ZoneStatus, transiti
 
 use crate::config::{ConfigError, DriveConfig};
 use crate::drive::{Core, Drive, IoError};
-use nand::UNIT;
 use sim::Signal;
 use std::cell::RefCell;
 use std::rc::Rc;
 use table::Table;
-use units::{Extent, Ns, Refusals, SECTOR};
+use units::{Extent, Refusals, SECTOR};
 
 /// State shared by all tasks of the zoned firmware.
 pub(crate) struct Zoned {

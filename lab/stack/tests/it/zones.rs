@@ -64,7 +64,7 @@ fn setting_left_out_of_the_table_of_a_drive_can_be_set() {
     let set = |knob: &str| stack::knobs::drive(zns.clone(), &[knob.to_owned()]);
     let padded = set("zones.firmware.padding=true").expect("a setting");
     let zones = padded.zones.expect("a zoned drive");
-    assert!(zones.firmware.padding && zones.firmware.drain_bytes_per_s == 0);
+    assert!(zones.firmware.padding && zones.firmware.append.0 == 0);
     for knob in ["zones.firmware.paddin=true", "zones.buffer.part=1"] {
         let refused = set(knob).expect_err("no such setting").to_string();
         assert!(refused.contains("flashloom drives block"), "{refused}");
