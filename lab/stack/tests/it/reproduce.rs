@@ -96,7 +96,7 @@ fn recovery_is_measured_after_a_power_cut() {
 #[test]
 fn every_claim_points_to_an_existing_field() {
     for figure in ["table2", "fig1"] {
-        for claim in reproduced(figure, 256).claims {
+        for claim in reproduced(figure, 64).claims {
             let nothing = |reason: &String| reason.contains("a record has nothing");
             assert!(!claim.reason.as_ref().is_some_and(nothing), "{claim:?}");
         }
