@@ -236,19 +236,23 @@ impl<S: Persist> Core<S> {
         }
     }
 
-    /// Reads a node into the cache; joins a read of the node that is under way. A read thus never
-    /// replaces a newer version of the node.
+    /// Reads a node into the cache, or waits for a read of it that is under way; the caller then
+    /// walks again, as who waited before it may have changed the node and the pointer to it. A
+    /// read thus never replaces a newer version of the node.
     async fn load(&self, expected: Expected) -> Result<()> {
         let at = expected.bytenr;
-        let turn = {
+        let (turn, alone) = {
             let mut reading = self.reading.borrow_mut();
             let turn = reading.entry(at);
             let (turn, waiting) = turn.or_insert_with(|| (Semaphore::new(&self.sim, 1), 0));
             *waiting += 1;
-            turn.clone()
+            (turn.clone(), *waiting == 1)
         };
         let turn = turn.acquire(1).await;
-        let loaded = self.load_alone(&expected).await;
+        let loaded = match alone {
+            true => self.load_alone(&expected).await,
+            false => Ok(()),
+        };
         drop(turn);
         let mut reading = self.reading.borrow_mut();
         if let Some((_, waiting)) = reading.get_mut(&at) {
@@ -261,17 +265,9 @@ impl<S: Persist> Core<S> {
     }
 
     async fn load_alone(&self, expected: &Expected) -> Result<()> {
-        let known = || match self.forest.nodes.borrow().find(expected) {
-            Some(Ok(_)) => Ok(true),
-            Some(Err(())) => Err(Errno::EUCLEAN),
-            None => Ok(false),
-        };
-        if known()? {
-            return Ok(());
-        }
         let read = self.read_node(expected).await?;
         // Its place may be another node's by now, that is not on the medium yet.
-        if !known()? {
+        if self.forest.nodes.borrow().find(expected).is_none() {
             let made = Rc::new(Node::new(expected.bytenr, read, Dirt::Clean));
             self.forest.nodes.borrow_mut().insert(made);
         }
