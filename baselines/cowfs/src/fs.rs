@@ -58,8 +58,8 @@ pub(crate) struct Core<S: Persist> {
     pub(crate) publishing: Semaphore,
     /// Held while a chunk is allocated.
     pub(crate) chunking: Semaphore,
-    /// Nodes that are being read, each with how many wait for it.
-    reading: RefCell<BTreeMap<u64, (Semaphore, usize)>>,
+    /// Nodes that are being read, each with the turn that others wait for.
+    reading: RefCell<BTreeMap<u64, Semaphore>>,
     /// Changes since the last commit, by which an fsync chooses between log and commit.
     pub(crate) since: RefCell<Since>,
     /// Inodes without a name that are in use, by tree.
@@ -236,31 +236,21 @@ impl<S: Persist> Core<S> {
         }
     }
 
-    /// Reads a node into the cache, or waits for a read of it that is under way; the caller then
-    /// walks again, as who waited before it may have changed the node and the pointer to it. A
-    /// read thus never replaces a newer version of the node.
+    /// Reads a node into the cache, or waits for a read of it that is under way. The caller then
+    /// walks again: the node and the pointer to it may have changed since. A read thus never
+    /// replaces a newer version of the node.
     async fn load(&self, expected: Expected) -> Result<()> {
         let at = expected.bytenr;
-        let (turn, alone) = {
-            let mut reading = self.reading.borrow_mut();
-            let turn = reading.entry(at);
-            let (turn, waiting) = turn.or_insert_with(|| (Semaphore::new(&self.sim, 1), 0));
-            *waiting += 1;
-            (turn.clone(), *waiting == 1)
-        };
-        let turn = turn.acquire(1).await;
-        let loaded = match alone {
-            true => self.load_alone(&expected).await,
-            false => Ok(()),
-        };
-        drop(turn);
-        let mut reading = self.reading.borrow_mut();
-        if let Some((_, waiting)) = reading.get_mut(&at) {
-            *waiting -= 1;
-            if *waiting == 0 {
-                reading.remove(&at);
-            }
+        let under_way = self.reading.borrow().get(&at).cloned();
+        if let Some(turn) = under_way {
+            turn.acquire(1).await;
+            return Ok(());
         }
+        let turn = Semaphore::new(&self.sim, 1);
+        self.reading.borrow_mut().insert(at, turn.clone());
+        let _turn = turn.acquire(1).await;
+        let loaded = self.load_alone(&expected).await;
+        self.reading.borrow_mut().remove(&at);
         loaded
     }
 
