@@ -166,14 +166,13 @@ impl Core {
         let (state, journal) = recover::rebuild(&layout, config, &nand, dump.as_ref());
         let frontiers = state.frontiers.len();
         let window = collect::window(&layout, config, frontiers as u32) as usize;
+        let program = u64::from(layout.unit) * layout.page_bytes();
+        let rate = config.controller.limits.program_bytes_per_s;
         let core = Rc::new_cyclic(|me: &Weak<Self>| Self {
             me: me.clone(),
             sim: sim.clone(),
             config: config.clone(),
-            turns: Turns::new(
-                &config.controller.limits,
-                u64::from(layout.unit) * layout.page_bytes(),
-            ),
+            turns: Turns::new(rate, program),
             buffer: Semaphore::new(sim, layout.buffer_pages as usize),
             window: (0..layout.groups)
                 .map(|_| Semaphore::new(sim, window))

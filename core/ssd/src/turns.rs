@@ -3,7 +3,6 @@
 //!
 //! Invariant: requests are served in the order in which they ask.
 
-use crate::config::Limits;
 use std::cell::Cell;
 use units::Ns;
 
@@ -16,9 +15,8 @@ pub(crate) struct Turns {
 }
 
 impl Turns {
-    /// Idle resources of a drive whose programs have `unit` bytes.
-    pub(crate) fn new(limits: &Limits, unit: u64) -> Self {
-        let rate = limits.program_bytes_per_s;
+    /// Idle resources for programs of `unit` bytes, `rate` bytes per second at most (0: no limit).
+    pub(crate) fn new(rate: u64, unit: u64) -> Self {
         let span = match rate {
             0 => Ns::ZERO,
             rate => Ns::transfer(unit, rate),
