@@ -33,7 +33,7 @@
 use crate::bytes::BytePort;
 use crate::config::HostConfig;
 use crate::cores::Core;
-use crate::device::{BlockDevice, Shared};
+use crate::device::{BlockDevice, Shared, control};
 use crate::ledger::Who;
 use sim::{Rng, Signal, Sim, Timeline};
 use ssd::front::RecoveryReport;
@@ -371,10 +371,8 @@ impl BytePort for BlockDevice {
 
     async fn commit(&self, tx: u32) -> Result<(), ByteError> {
         let queue = self.here();
-        queue.submit(0).await;
-        let committed = self.shared.drive.commit(tx).await;
-        queue.complete(0).await;
-        committed
+        let commit = self.shared.drive.commit(tx);
+        queue.serve(control("commit"), 0, commit, |_| 0).await
     }
 
     async fn recover(&self) -> Result<(), ByteError> {

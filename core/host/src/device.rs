@@ -8,6 +8,7 @@ use crate::config::{HostConfig, HostError};
 use crate::cores::{Computing, Core};
 use crate::ledger::{Ledger, Who};
 use crate::link::{Direction, Wire};
+use crate::trace::Traces;
 use sim::{Semaphore, Sim, Timeline};
 use ssd::{Command, Content, Drive, IoError, Sink};
 use std::cell::RefCell;
@@ -105,6 +106,7 @@ pub(crate) struct Shared {
     pub(crate) to_host: Timeline,
     pub(crate) ledger: RefCell<Ledger>,
     pub(crate) posting: Posting,
+    pub(crate) traces: Traces,
 }
 
 /// A drive attached to a host, as the host's block layer sees it. Clones share the drive.
@@ -169,6 +171,7 @@ impl BlockDevice {
             to_host: Timeline::default(),
             ledger: RefCell::default(),
             posting,
+            traces: Traces::default(),
             times: Times::new(&config),
             config,
             drive,
@@ -270,10 +273,9 @@ impl QueuePair {
         sink: &mut impl Sink,
         who: Who,
     ) -> Result<(), IoError> {
-        self.submit(0).await;
-        let result = self.shared.drive.read(extent, sink).await;
-        let bytes = if result.is_ok() { extent.bytes() } else { 0 };
-        self.complete(bytes).await;
+        let read = self.shared.drive.read(extent, sink);
+        let told = |result: &Result<(), IoError>| result.map_or(0, |()| extent.bytes());
+        let result = self.serve(("read", extent, who), 0, read, told).await;
         self.booked(result, Command::Read(extent), who)
     }
 
@@ -290,12 +292,10 @@ impl QueuePair {
         who: Who,
         fua: bool,
     ) -> Result<(), IoError> {
-        self.submit(extent.bytes()).await;
         let drive = &self.shared.drive;
-        let result = drive
-            .write(extent, content, placement, who.origin, fua)
-            .await;
-        self.complete(0).await;
+        let write = drive.write(extent, content, placement, who.origin, fua);
+        let named = ("write", extent, who);
+        let result = self.serve(named, extent.bytes(), write, |_| 0).await;
         let command = Command::Write(extent, placement, who.origin, fua);
         self.booked(result, command, who)
     }
@@ -305,9 +305,9 @@ impl QueuePair {
     /// # Errors
     /// The error of the drive.
     pub async fn trim(&self, extent: Extent) -> Result<(), IoError> {
-        self.submit(RANGE).await;
-        let result = self.shared.drive.trim(extent).await;
-        self.complete(0).await;
+        let trim = self.shared.drive.trim(extent);
+        let named = ("trim", extent, Who::default());
+        let result = self.serve(named, RANGE, trim, |_| 0).await;
         self.booked(result, Command::Trim(extent), Who::default())
     }
 
@@ -316,10 +316,29 @@ impl QueuePair {
     /// # Errors
     /// The error of the drive.
     pub async fn flush(&self) -> Result<(), IoError> {
-        self.submit(0).await;
-        let result = self.shared.drive.flush().await;
-        self.complete(0).await;
+        let flush = self.shared.drive.flush();
+        let result = self.serve(control("flush"), 0, flush, |_| 0).await;
         self.booked(result, Command::Flush, Who::default())
+    }
+
+    /// Submits a command, which its name, extent and tag tell a trace, with `sent` bytes of data;
+    /// lets the drive execute it; completes it with as many bytes as `received` takes from the
+    /// result.
+    pub(crate) async fn serve<T, E>(
+        &self,
+        (name, extent, who): (&'static str, Extent, Who),
+        sent: u64,
+        execution: impl Future<Output = Result<T, E>>,
+        received: impl FnOnce(&Result<T, E>) -> u64,
+    ) -> Result<T, E> {
+        let mut tracing = self.trace(name, extent, who);
+        self.submit(sent).await;
+        tracing.arrive(self.shared.sim.now());
+        let result = execution.await;
+        tracing.execute(&self.shared);
+        self.complete(received(&result)).await;
+        tracing.end(&self.shared, result.is_ok());
+        result
     }
 
     fn booked(
@@ -333,4 +352,9 @@ impl QueuePair {
         }
         result
     }
+}
+
+/// Name, extent and tag of a command without data of its own.
+pub(crate) fn control(name: &'static str) -> (&'static str, Extent, Who) {
+    (name, Extent::default(), Who::default())
 }

@@ -37,6 +37,7 @@ mod ram;
 mod raw;
 mod request;
 mod swap;
+mod trace;
 mod zoned;
 
 pub use byte_device::Posted;
@@ -56,6 +57,7 @@ pub use ram::{RamDisk, RamZones, ZoneAtRest, ZonesAtRest};
 pub use raw::{RawDevice, RawMark, RawPort};
 pub use request::Request;
 pub use swap::{PageChange, SwapPort};
+pub use trace::TracedCommand;
 #[doc(hidden)]
 pub use units::pass_on;
 pub use zoned::{DrivePort, ZonedDevice, ZonedPort};

@@ -7,6 +7,7 @@
 //! the completion of the first before it sends the second.
 
 use crate::cores::Computing;
+use crate::device::control;
 use crate::ledger::Who;
 use crate::{BlockDevice, QueuePair};
 use nand::{Payload, UNIT};
@@ -14,7 +15,7 @@ use ssd::{
     Cause, ChunkInfo, ChunkNotice, Chunks, META, Mark, Meta, Ppa, RawBlock, RawError, RawGeometry,
     ReadCause,
 };
-use units::Ns;
+use units::{Extent, Ns, SECTOR};
 
 /// Cause and owner of the write of one block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,6 +134,11 @@ const fn list(at: &[Ppa]) -> u64 {
     }
 }
 
+/// Sectors of as many blocks as `at` has. Physical addresses have no place among the sectors.
+fn pages(at: &[Ppa]) -> Extent {
+    Extent::new(0, at.len() as u32 * (UNIT as u64 / SECTOR) as u32)
+}
+
 fn of_drive(marks: &[RawMark]) -> Vec<Mark> {
     let marks = marks.iter().map(|mark| Mark {
         cause: mark.cause,
@@ -148,11 +154,10 @@ impl RawPort for RawDevice {
 
     async fn report(&self, first: u32, count: u32) -> Result<Vec<ChunkInfo>, RawError> {
         let queue = self.here();
-        queue.submit(0).await;
-        let report = self.chunks.report(first, count).await;
-        let told = report.as_ref().map_or(0, Vec::len) as u64;
-        queue.complete(told * DESCRIPTOR).await;
-        report
+        let report = self.chunks.report(first, count);
+        let told = |report: &Result<Vec<_>, _>| report.as_ref().map_or(0, Vec::len) as u64;
+        let bytes = |report: &Result<Vec<_>, _>| told(report) * DESCRIPTOR;
+        queue.serve(control("chunk report"), 0, report, bytes).await
     }
 
     async fn read(
@@ -162,11 +167,13 @@ impl RawPort for RawDevice {
         who: Who,
     ) -> Result<Vec<RawBlock>, RawError> {
         let queue = self.here();
-        queue.submit(list(at)).await;
-        let read = self.chunks.read(at, cause).await;
-        let count = read.as_ref().map_or(0, Vec::len) as u64;
-        queue.complete(count * BLOCK).await;
+        let read = self.chunks.read(at, cause);
+        let told = |read: &Result<Vec<_>, _>| read.as_ref().map_or(0, Vec::len) as u64;
+        let named = ("vector read", pages(at), who);
+        let received = |read: &Result<Vec<_>, _>| told(read) * BLOCK;
+        let read = queue.serve(named, list(at), read, received).await;
         if cause == ReadCause::Host {
+            let count = told(&read);
             let mut ledger = self.device.shared.ledger.borrow_mut();
             ledger.book(who, |traffic| traffic.read.block += count * UNIT as u64);
         }
@@ -181,9 +188,12 @@ impl RawPort for RawDevice {
         marks: &[RawMark],
     ) -> Result<(), RawError> {
         let queue = self.here();
-        queue.submit(list(at) + at.len() as u64 * BLOCK).await;
-        let written = self.chunks.write(at, payload, meta, &of_drive(marks)).await;
-        queue.complete(0).await;
+        let marked = of_drive(marks);
+        let write = self.chunks.write(at, payload, meta, &marked);
+        let who = marks.first().map_or_else(Who::default, |mark| mark.who);
+        let named = ("vector write", pages(at), who);
+        let bytes = list(at) + at.len() as u64 * BLOCK;
+        let written = queue.serve(named, bytes, write, |_| 0).await;
         if written.is_ok() {
             self.wrote(marks);
         }
@@ -192,18 +202,18 @@ impl RawPort for RawDevice {
 
     async fn copy(&self, from: &[Ppa], to: &[Ppa], marks: &[RawMark]) -> Result<(), RawError> {
         let queue = self.here();
-        queue.submit(list(from) + list(to)).await;
-        let copied = self.chunks.copy(from, to, &of_drive(marks)).await;
-        queue.complete(0).await;
-        copied
+        let (marked, bytes) = (of_drive(marks), list(from) + list(to));
+        let copy = self.chunks.copy(from, to, &marked);
+        let named = ("vector copy", pages(to), Who::default());
+        queue.serve(named, bytes, copy, |_| 0).await
     }
 
     async fn reset(&self, at: &[Ppa]) -> Result<(), RawError> {
         let queue = self.here();
-        queue.submit(list(at)).await;
-        let reset = self.chunks.reset(at).await;
-        queue.complete(0).await;
-        reset
+        let reset = self.chunks.reset(at);
+        queue
+            .serve(control("chunk reset"), list(at), reset, |_| 0)
+            .await
     }
 
     fn notices(&self) -> Vec<ChunkNotice> {

@@ -9,6 +9,7 @@
 use crate::device::{QueuePair, RANGE, Shared};
 use crate::ledger::Who;
 use crate::link::Direction;
+use crate::trace::Tracing;
 use sim::Boxed;
 use ssd::{Command, IoError, Running};
 use std::future::Future;
@@ -232,9 +233,13 @@ impl QueuePair {
         loop {
             match request.phase {
                 Phase::Submission => {
+                    if request.tracing.is_empty() {
+                        request.tracing = self.trace_command(request.command, request.who);
+                    }
                     request.trip.is_early = drive.is_early(request.command);
                     ready!(self.advance_trip(&mut request.trip));
                     let arrival = Ns(request.trip.until).max(self.shared.sim.now());
+                    request.tracing.arrive(arrival);
                     match drive.begin(request.command, arrival, &mut request.running) {
                         Ok(()) => request.phase = Phase::Execution,
                         Err(error) => {
@@ -245,10 +250,12 @@ impl QueuePair {
                 }
                 Phase::Execution => {
                     let result = ready!(drive.advance(&mut request.running));
+                    request.tracing.execute(&self.shared);
                     request.complete(result);
                 }
                 Phase::Completion => {
                     ready!(self.advance_trip(&mut request.trip));
+                    request.tracing.end(&self.shared, request.result.is_ok());
                     if request.result.is_ok() {
                         self.count(request.command, request.who);
                     }
@@ -311,6 +318,7 @@ pub struct Request {
     running: Running,
     /// Result of the execution.
     result: Result<(), IoError>,
+    tracing: Tracing,
 }
 
 impl Request {
@@ -325,6 +333,7 @@ impl Request {
             trip: Trip::new(Step::Push, to_drive(command)),
             running: Running::default(),
             result: Ok(()),
+            tracing: Tracing::default(),
         }
     }
 

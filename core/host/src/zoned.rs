@@ -5,6 +5,7 @@
 //! queues overtake each other. Hosts append to keep several writes to a zone in flight.
 
 use crate::cores::Computing;
+use crate::device::control;
 use crate::ledger::Who;
 use crate::{BlockDevice, BytePort, QueuePair, SwapPort};
 use ssd::{Content, Sink, ZoneAction, ZoneInfo, ZoneLimits, ZoneStatus, ZoneUse, Zones};
@@ -130,9 +131,26 @@ impl ZonedDevice {
         self.device.here()
     }
 
+    /// `sectors` sectors at the begin of a zone, for a trace.
+    fn of_zone(&self, zone: u32, sectors: u32) -> Extent {
+        let start = self.zones.info(zone).map_or(0, |zone| zone.start.0);
+        Extent::new(start, sectors)
+    }
+
     fn wrote(&self, who: Who, bytes: u64) {
         let mut ledger = self.device.shared.ledger.borrow_mut();
         ledger.book(who, |traffic| traffic.write.block += bytes);
+    }
+}
+
+/// Name of a zone command in traces.
+const fn name(action: ZoneAction) -> &'static str {
+    match action {
+        ZoneAction::Open | ZoneAction::OpenRandom => "zone open",
+        ZoneAction::Close => "zone close",
+        ZoneAction::Finish => "zone finish",
+        ZoneAction::Reset => "zone reset",
+        ZoneAction::Offline => "zone offline",
     }
 }
 
@@ -155,20 +173,17 @@ impl ZonedPort for ZonedDevice {
 
     async fn report(&self, first: u32, count: u32) -> Result<Vec<ZoneInfo>, ZoneStatus> {
         let queue = self.here();
-        queue.submit(0).await;
-        let zones = self.zones.report(first, count).await;
-        let told = zones.as_ref().map_or(0, Vec::len) as u64;
-        queue.complete(told * DESCRIPTOR).await;
-        zones
+        let report = self.zones.report(first, count);
+        let told = |zones: &Result<Vec<_>, _>| zones.as_ref().map_or(0, Vec::len) as u64;
+        let bytes = |zones: &Result<Vec<_>, _>| told(zones) * DESCRIPTOR;
+        queue.serve(control("zone report"), 0, report, bytes).await
     }
 
     async fn read(&self, extent: Extent, sink: &mut impl Sink, who: Who) -> Result<(), ZoneStatus> {
         let queue = self.here();
-        queue.submit(0).await;
-        let result = self.zones.read(extent, sink).await;
-        let bytes = if result.is_ok() { extent.bytes() } else { 0 };
-        queue.complete(bytes).await;
-        result?;
+        let (read, bytes) = (self.zones.read(extent, sink), extent.bytes());
+        let told = |result: &Result<(), ZoneStatus>| result.map_or(0, |()| bytes);
+        queue.serve(("read", extent, who), 0, read, told).await?;
         let mut ledger = self.device.shared.ledger.borrow_mut();
         ledger.book(who, |traffic| traffic.read.block += bytes);
         Ok(())
@@ -182,11 +197,14 @@ impl ZonedPort for ZonedDevice {
         fua: bool,
     ) -> Result<(), ZoneStatus> {
         let queue = self.here();
-        queue.submit(extent.bytes()).await;
-        let result = self.zones.write(extent, content, who.origin, fua).await;
-        queue.complete(0).await;
-        result?;
-        self.wrote(who, extent.bytes());
+        let (write, bytes) = (
+            self.zones.write(extent, content, who.origin, fua),
+            extent.bytes(),
+        );
+        queue
+            .serve(("write", extent, who), bytes, write, |_| 0)
+            .await?;
+        self.wrote(who, bytes);
         Ok(())
     }
 
@@ -200,37 +218,32 @@ impl ZonedPort for ZonedDevice {
     ) -> Result<Lba, ZoneStatus> {
         let queue = self.here();
         let bytes = u64::from(sectors) * SECTOR;
-        queue.submit(bytes).await;
         let appended = self.zones.append(zone, sectors, content, who.origin, fua);
-        let result = appended.await;
-        queue.complete(0).await;
-        let at = result?;
+        let named = ("append", self.of_zone(zone, sectors), who);
+        let at = queue.serve(named, bytes, appended, |_| 0).await?;
         self.wrote(who, bytes);
         Ok(at)
     }
 
     async fn copy(&self, sources: &[Extent], to: Lba) -> Result<(), ZoneStatus> {
         let queue = self.here();
-        queue.submit(sources.len() as u64 * SOURCE).await;
-        let result = self.zones.copy(sources, to).await;
-        queue.complete(0).await;
-        result
+        let (copy, bytes) = (self.zones.copy(sources, to), sources.len() as u64 * SOURCE);
+        let sectors = sources.iter().map(|source| source.sectors).sum();
+        let named = ("copy", Extent::new(to.0, sectors), Who::default());
+        queue.serve(named, bytes, copy, |_| 0).await
     }
 
     async fn manage(&self, zone: u32, action: ZoneAction) -> Result<(), ZoneStatus> {
         let queue = self.here();
-        queue.submit(0).await;
-        let result = self.zones.manage(zone, action).await;
-        queue.complete(0).await;
-        result
+        let managed = self.zones.manage(zone, action);
+        let named = (name(action), self.of_zone(zone, 0), Who::default());
+        queue.serve(named, 0, managed, |_| 0).await
     }
 
     async fn commit(&self, end: Lba) -> Result<(), ZoneStatus> {
         let queue = self.here();
-        queue.submit(0).await;
-        let result = self.zones.commit(end).await;
-        queue.complete(0).await;
-        result
+        let commit = self.zones.commit(end);
+        queue.serve(control("zone commit"), 0, commit, |_| 0).await
     }
 
     async fn flush(&self) -> Result<(), ZoneStatus> {
@@ -238,9 +251,8 @@ impl ZonedPort for ZonedDevice {
             return Ok(());
         }
         let queue = self.here();
-        queue.submit(0).await;
-        let result = self.zones.flush().await;
-        queue.complete(0).await;
+        let flush = self.zones.flush();
+        let result = queue.serve(control("flush"), 0, flush, |_| 0).await;
         if result.is_ok() {
             self.device.shared.ledger.borrow_mut().flushes += 1;
         }

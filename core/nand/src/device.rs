@@ -13,6 +13,7 @@ use crate::media::{Media, NandError};
 use crate::operation::{Doing, End, Firmware, Operation, Queues, Reading, Report};
 use crate::part::Timing;
 use crate::payload::Payload;
+use crate::trace::Trace;
 use crate::watch::Watches;
 use sim::{Class, Discipline, Rng, Seed, Server, Sim};
 use std::cell::{Cell, OnceCell, Ref, RefCell, RefMut};
@@ -90,6 +91,9 @@ pub struct Nand {
     counters: Cell<Counters>,
     chance: RefCell<Rng>,
     watches: Watches,
+    /// Whether `trace` is there.
+    pub(crate) traces: Cell<bool>,
+    pub(crate) trace: RefCell<Option<Box<Trace>>>,
     pub(crate) firmware: OnceCell<Weak<dyn Firmware>>,
 }
 
@@ -137,6 +141,8 @@ impl Nand {
                 counters: Cell::default(),
                 chance: RefCell::new(seed.stream("nand")),
                 watches: Watches::default(),
+                traces: Cell::default(),
+                trace: RefCell::default(),
                 firmware: OnceCell::new(),
             }
         })
@@ -211,6 +217,10 @@ impl Nand {
     #[inline]
     pub fn forget_soon(&self, block: BlockId, page: u32, sectors: Range<u32>) {
         self.media.borrow().forget_soon(block, page, sectors);
+    }
+
+    pub(crate) fn now(&self) -> Ns {
+        self.sim.now()
     }
 
     pub(crate) fn loads(&self) -> &Loads {

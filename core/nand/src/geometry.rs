@@ -112,7 +112,7 @@ pub struct BlockId {
 
 /// The target of a multi-plane operation: the same page of one block in each
 /// participating plane of a die.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Row {
     /// Number of the die, below [`Geometry::dies`].
     pub die: u32,

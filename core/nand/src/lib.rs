@@ -41,6 +41,7 @@ mod part;
 mod past;
 mod payload;
 mod registers;
+mod trace;
 mod watch;
 
 pub use block::{BlockState, Page};
@@ -53,4 +54,5 @@ pub use operation::{Firmware, Reading, Report};
 pub use part::{PARTS, Part, Timing};
 pub use past::{Past, PastBlock};
 pub use payload::{PART, Partly, Payload, UNIT};
+pub use trace::{Parts, Place, Served, Work};
 pub use watch::{Spot, Watch};

@@ -13,6 +13,7 @@ use crate::geometry::Row;
 use crate::load::Kind;
 use crate::media::NandError;
 use crate::registers::{NONE, Registers};
+use crate::trace::Place;
 use sim::{Actor, Discipline, Server, Service, TaskId, Timer};
 use std::collections::VecDeque;
 use std::future::Future;
@@ -209,6 +210,7 @@ impl Nand {
         self.loads().begin(row.die, doing.kind());
         let queues = &mut *self.queues.borrow_mut();
         let number = queues.add(row, doing, report);
+        self.trace_begin(number, row, &doing);
         if !self.registers.get() || !self.joins_registers(queues, number) {
             self.to_array(queues, number);
         }
@@ -220,6 +222,7 @@ impl Nand {
         let operation = &mut queues.operations[number as usize];
         operation.report = report;
         let Operation { row, doing, .. } = *operation;
+        self.trace_begin(number, row, &doing);
         self.loads().begin(row.die, doing.kind());
         let die = &mut queues.dies[row.die as usize];
         die.registers.empty();
@@ -240,6 +243,7 @@ impl Nand {
         self.loads().begin(row.die, Kind::Erase);
         let queues = &mut *self.queues.borrow_mut();
         let number = queues.add(row, Doing::Erase, report);
+        self.trace_begin(number, row, &Doing::Erase);
         self.to_channel(queues, number);
         number
     }
@@ -248,9 +252,10 @@ impl Nand {
     pub(crate) fn to_array(&self, queues: &mut Queues, number: u32) {
         let operation = &queues.operations[number as usize];
         let service = self.in_array(&operation.doing);
+        let place = Place::Die(operation.row.die);
         let die = &mut queues.dies[operation.row.die as usize];
         die.registers.empty();
-        die.array.arrive(number, service);
+        self.arrive(place, &mut die.array, number, service);
     }
 
     #[inline]
@@ -273,7 +278,8 @@ impl Nand {
             span: self.timing().command + self.bus.span(bytes),
             suspendable: priority != Priority::Read,
         };
-        queues.channels[channel as usize].arrive(number, service);
+        let server = &mut queues.channels[channel as usize];
+        self.arrive(Place::Channel(channel), server, number, service);
     }
 
     /// The use of the array by an operation. Uses without the channel include its command cycles.
@@ -382,11 +388,13 @@ impl Actor for Nand {
         let channel = (number as usize).checked_sub(queues.dies.len());
         let (ended, result) = match channel {
             None => {
-                let ended = queues.dies[number as usize].array.depart(sequence)?;
+                let array = &mut queues.dies[number as usize].array;
+                let ended = self.depart(Place::Die(number), array, sequence)?;
                 (ended, self.leave_array(&mut queues, ended)?)
             }
             Some(channel) if channel < queues.channels.len() => {
-                let ended = queues.channels[channel].depart(sequence)?;
+                let place = Place::Channel(channel as u32);
+                let ended = self.depart(place, &mut queues.channels[channel], sequence)?;
                 (ended, self.leave_channel(&mut queues, ended)?)
             }
             Some(_) => {

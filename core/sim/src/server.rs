@@ -148,6 +148,13 @@ impl Server {
         begun.any(|job| job.number == number)
     }
 
+    /// Number of the job in service, and the begin of that service; `None` if the server is idle.
+    #[must_use]
+    pub fn in_service(&self) -> Option<(u32, Ns)> {
+        let running = self.running.as_ref()?;
+        Some((running.number, self.ends.since(running.left)))
+    }
+
     /// Whether no job is in service or waiting.
     #[must_use]
     pub fn is_idle(&self) -> bool {

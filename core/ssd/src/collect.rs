@@ -49,7 +49,11 @@ impl Core {
     pub(crate) async fn collect_group(self: Rc<Self>, group: u32) {
         loop {
             match self.choose(group) {
-                Some((line, cause)) => self.collect_line(line, cause).await,
+                Some((line, cause)) => {
+                    let (begin, valid) = (self.sim.now(), self.valid_pages(line));
+                    self.collect_line(line, cause).await;
+                    self.observe_relocation(line, cause, valid, begin);
+                }
                 None => {
                     self.collect[group as usize].wait(&self.sim).await;
                 }

@@ -14,6 +14,7 @@ use crate::line::{Line, LineReport, LineState};
 use crate::map::Where;
 use crate::mapcache::MapCache;
 use crate::media::{DriveMedia, Dump};
+use crate::observed::Observed;
 use crate::policy::Policies;
 use crate::raw::Chunks;
 use crate::recover;
@@ -152,6 +153,7 @@ pub(crate) struct Core {
     pub(crate) front: Option<Front>,
     /// Policies of the caller that replace the firmware's own.
     pub(crate) policies: RefCell<Policies>,
+    pub(crate) observed: Observed,
 }
 
 impl Core {
@@ -193,6 +195,7 @@ impl Core {
             front: Front::new(sim, config, &layout, front),
             dump: RefCell::new(dump),
             policies: RefCell::default(),
+            observed: Observed::default(),
             nand,
             layout,
         });
@@ -474,32 +477,6 @@ impl Drive {
         }
     }
 
-    /// State that a power cut at this instant leaves.
-    #[must_use]
-    pub fn at_power_cut(&self) -> DriveMedia {
-        let mut smart = self.smart();
-        smart.unsafe_shutdowns += 1;
-        DriveMedia {
-            cells: self.core.nand.at_power_cut(),
-            dump: self.core.saved(),
-            front: self.core.saved_front(),
-            zones: self.saved_zones(),
-            smart,
-        }
-    }
-
-    /// State in which no flash operation under way has begun: one of the states that a cut at this
-    /// instant may leave, and the one that [`image::Log`] tracks.
-    ///
-    /// [`image::Log`]: crate::image::Log
-    #[must_use]
-    pub fn settled(&self) -> DriveMedia {
-        DriveMedia {
-            cells: self.core.nand.settled(),
-            ..self.at_power_cut()
-        }
-    }
-
     /// Whether the drive holds a version of a mapped page; if not, the page reads as zeros.
     #[must_use]
     pub fn is_mapped(&self, page: u32) -> bool {
@@ -514,23 +491,6 @@ impl Drive {
         let front = self.core.front.as_ref();
         front.is_some_and(|front| front.holds(page))
             || self.core.state.borrow().map.get(page) != Where::Nowhere
-    }
-
-    /// Writes everything out and powers off.
-    pub async fn shutdown(&self) -> DriveMedia {
-        self.core.flush_front().await;
-        self.core.write_out().await;
-        if let Some(zones) = &self.zones {
-            // Data that cannot be written stay in the buffer, and are saved or lost.
-            let _ = zones.inner.write_out().await;
-        }
-        DriveMedia {
-            cells: self.core.nand.at_power_cut(),
-            dump: self.core.saved(),
-            front: self.core.saved_front(),
-            zones: self.saved_zones(),
-            smart: self.smart(),
-        }
     }
 
     /// Reads `extent` into `sink`.

@@ -10,9 +10,10 @@
 use crate::drive::{Content, Core, Drive, IoError};
 use crate::ledger::{Cause, ReadCause};
 use crate::map::Where;
+use crate::observed::Waited;
 use crate::read::{Prefetcher, RowRead};
 use crate::state::Incoming;
-use nand::{Priority, Reading, UNIT};
+use nand::{Parts, Priority, Reading, UNIT};
 use sim::Boxed;
 use std::future::Future;
 use std::pin::Pin;
@@ -98,9 +99,49 @@ pub struct Running {
     /// Error of the first page that could not be read.
     failed: Option<IoError>,
     future: Option<Boxed<'static, Result<(), IoError>>>,
+    /// Parts of the time so far, on a traced drive, and the time up to which they are.
+    waited: Option<Box<(Waited, Ns)>>,
 }
 
 impl Running {
+    /// Adds the wait that has just ended to its part.
+    #[cold]
+    fn count_wait(&mut self, now: Ns) {
+        let Some((waited, since)) = self.waited.as_deref_mut() else {
+            return;
+        };
+        let span = now.since(*since);
+        *since = now.max(*since);
+        match (self.wait, self.step) {
+            (Wait::Time, _) => waited.firmware += span,
+            (Wait::Room, _) => waited.buffer += span,
+            (Wait::Future, Step::Lookup | Step::Rest) => waited.map += span,
+            _ => {}
+        }
+    }
+
+    /// Adds the parts of a flash read that ended last of those under way.
+    #[cold]
+    fn count_read(&mut self, parts: Option<Parts>) {
+        let (Some((waited, _)), Some(parts)) = (self.waited.as_deref_mut(), parts) else {
+            return;
+        };
+        let flash = &mut waited.flash;
+        flash.die_wait += parts.die_wait;
+        flash.die += parts.die;
+        flash.channel_wait += parts.channel_wait;
+        flash.channel += parts.channel;
+        flash.behind = parts.behind;
+    }
+
+    /// Leaves the parts of a command that has ended to the drive's observer.
+    #[inline]
+    fn tell_waited(&mut self, core: &Core) {
+        if let Some(waited) = self.waited.take() {
+            core.observed.waited.set(Some(waited.0));
+        }
+    }
+
     #[cold]
     fn await_future(&mut self, future: impl Future<Output = Result<(), IoError>> + 'static) {
         self.future = Some(Box::pin(future));
@@ -173,6 +214,7 @@ impl Drive {
     #[inline]
     pub fn advance(&self, running: &mut Running) -> Poll<Result<(), IoError>> {
         let result = ready!(running.advance(&self.core, Content::Nothing));
+        running.tell_waited(&self.core);
         if matches!(running.kind, Kind::Read) {
             self.core.count_failure(&result);
         }
@@ -241,6 +283,8 @@ impl Running {
         core.state.borrow().map.prefetch(page);
         (self.kind, self.extent) = (kind, extent);
         (self.page, self.end, self.step) = (page, end, Step::Lookup);
+        let traced = core.nand.is_traced();
+        self.waited = traced.then(|| Box::new((Waited::default(), arrival)));
         let limits = &core.config.controller.limits;
         let service = match kind {
             Kind::Write { .. } => limits.write,
@@ -284,6 +328,9 @@ impl Running {
                 Wait::Future => ready!(self.poll_future())?,
                 Wait::Time | Wait::Room => return Poll::Pending,
             }
+            if self.waited.is_some() {
+                self.count_wait(core.sim.now());
+            }
             self.wait = Wait::Nothing;
             match self.kind {
                 _ if matches!(self.step, Step::End) => return Poll::Ready(Ok(())),
@@ -305,10 +352,17 @@ impl Running {
                 at += 1;
                 continue;
             };
+            let parts = match self.waited {
+                Some(_) => core.nand.parts(reading),
+                None => None,
+            };
             if let Err(error) = core.row_ended((*line, *page), result) {
                 self.failed = Some(self.failed.map_or(error, |first| first.min(error)));
             }
             let _ = self.rows.swap_remove(at);
+            if self.rows.is_empty() {
+                self.count_read(parts);
+            }
         }
         if at > 0 {
             return Poll::Pending;
@@ -522,7 +576,9 @@ impl Future for Run<'_> {
 
     fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
         let (core, content) = (self.core, self.content);
-        self.running.advance(core, content)
+        let result = ready!(self.running.advance(core, content));
+        self.running.tell_waited(core);
+        Poll::Ready(result)
     }
 }
 

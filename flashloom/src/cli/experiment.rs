@@ -10,6 +10,7 @@ use super::output::note;
 use super::past::{Keeping, Lasting};
 use super::progress::{self, Meter};
 use super::trace::columns_help;
+use super::tracing::Tracing;
 use super::watch::Page;
 use clap::Args;
 use parakeet::rules::RuleSet;
@@ -171,6 +172,15 @@ impl Source {
             |parts| parts.iter().all(|part| is_file(part.text)),
         )
     }
+}
+
+/// Watchers of a run, if the user asked for them.
+#[derive(Default)]
+pub(crate) struct Watchers {
+    /// The live page of the run.
+    pub(crate) page: Option<Page>,
+    /// The files of its trace.
+    pub(crate) tracing: Option<Tracing>,
 }
 
 /// Plans and the workloads that they name.
@@ -362,11 +372,11 @@ impl Experiment {
     }
 
     /// Runs the first plan on a drive with the contents `media`, or with the plan's precondition,
-    /// and returns the contents afterwards. `page` shows the run meanwhile.
+    /// and returns the contents afterwards. `watchers` see the run meanwhile.
     pub(crate) fn run_on(
         &self,
         media: Option<DriveMedia>,
-        mut page: Option<&mut Page>,
+        watchers: &mut Watchers,
     ) -> Result<(Run, DriveMedia), Failure> {
         let (meter, start) = (self.meter(), Instant::now());
         let plan = &self.plans[0];
@@ -375,8 +385,11 @@ impl Experiment {
         let mut see = |sight: &Sight<'_>| {
             meter.hear(0, &sight.progress());
             windows.hear(0, sight.progress());
-            if let (Some(page), true) = (page.as_deref_mut(), seen.is_ok()) {
+            if let (Some(page), true) = (&mut watchers.page, seen.is_ok()) {
                 seen = page.see(sight);
+            }
+            if let Some(tracing) = &mut watchers.tracing {
+                tracing.see(sight);
             }
         };
         let rest = match media {

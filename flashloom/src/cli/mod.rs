@@ -48,6 +48,7 @@ mod snapshot;
 mod soak;
 mod told;
 mod trace;
+mod tracing;
 mod ui;
 mod validate;
 mod watch;

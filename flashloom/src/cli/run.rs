@@ -1,8 +1,9 @@
 //! `run`: one workload on one stack.
 
-use super::experiment::{Choices, Experiment, Source, command};
+use super::experiment::{Choices, Experiment, Source, Watchers, command};
 use super::failure::Failure;
 use super::output::{self, Shown, note};
+use super::tracing::Traced;
 use super::watch::Page;
 use super::{file, serve};
 use clap::{Args, ValueEnum};
@@ -63,6 +64,8 @@ pub(crate) struct Run {
     #[arg(long, value_name = "FORMAT", conflicts_with = "json")]
     output_format: Option<Format>,
     #[command(flatten)]
+    traced: Traced,
+    #[command(flatten)]
     shown: Shown,
 }
 
@@ -80,14 +83,23 @@ impl Run {
         if self.output_format.is_some() && !Workload::parse(self.workload()).is_ok_and(has_jobs) {
             return Err(self.no_jobs());
         }
-        self.choices
-            .check_page(self.report.as_deref(), self.workload())?;
+        for file in self
+            .report
+            .as_deref()
+            .into_iter()
+            .chain(self.traced.paths())
+        {
+            self.choices.check_page(Some(file), self.workload())?;
+        }
         self.choices.check_rules([&self.stack])?;
         let database = self.choices.keeping.database()?;
         let page = |at| Page::open(at, &self.stack, self.workload());
-        let mut page = self.ui.map(page).transpose()?;
+        let mut watchers = Watchers {
+            page: self.ui.map(page).transpose()?,
+            tracing: self.traced.open()?,
+        };
         let (experiment, run) = match self.choices.drive_file() {
-            Some(path) => self.on_file(path, source, page.as_mut())?,
+            Some(path) => self.on_file(path, source, &mut watchers)?,
             None if self.save => {
                 let named = self.choices.drive_name();
                 return Err(Failure::new(format!(
@@ -95,14 +107,17 @@ impl Run {
                      found {named:?}"
                 )));
             }
-            None => self.on_new(source, page.as_mut())?,
+            None => self.on_new(source, &mut watchers)?,
         };
         let plan = &experiment.plans[0];
         let lasting = self.choices.keep(database.as_deref(), [(&run, plan)]);
-        let written = self.write_page(&run);
+        let traced = watchers.tracing;
+        let traced = traced.map_or(Ok(()), |tracing| tracing.finish(&self.traced));
+        let written = self.write_page(&run).and(traced);
         let printed = output::emit(&self.answer(&run)?);
         let is_kept = lasting.tell();
         written?;
+        let page = watchers.page;
         page.map_or(Ok(()), |page| page.stay(page::run(&run, &command())))?;
         Ok(output::status(printed, is_kept))
     }
@@ -151,14 +166,14 @@ impl Run {
     fn on_new(
         &self,
         source: Source,
-        page: Option<&mut Page>,
+        watchers: &mut Watchers,
     ) -> Result<(Experiment, Record), Failure> {
         let plan = self.choices.plan(&self.stack, self.precondition, &source)?;
         let experiment = Experiment {
             plans: vec![plan],
             sources: vec![source],
         };
-        let (run, _) = experiment.run_on(None, page)?;
+        let (run, _) = experiment.run_on(None, watchers)?;
         Ok((experiment, run))
     }
 
@@ -167,7 +182,7 @@ impl Run {
         &self,
         path: &Path,
         source: Source,
-        page: Option<&mut Page>,
+        watchers: &mut Watchers,
     ) -> Result<(Experiment, Record), Failure> {
         if self.precondition.is_some() {
             let reason = "a drive file keeps its current contents; omit --precondition";
@@ -195,7 +210,7 @@ impl Run {
             plans: vec![plan],
             sources: vec![source],
         };
-        let (mut run, left) = experiment.run_on(Some(opened.media), page)?;
+        let (mut run, left) = experiment.run_on(Some(opened.media), watchers)?;
         KEPT.clone_into(&mut run.precondition);
         if self.save {
             let saved = file.save(&experiment.plans[0].drive, &left, None);

@@ -41,6 +41,7 @@ pub struct Sight<'a> {
     run: &'a dyn Running,
     device: &'a BlockDevice,
     windows: &'a Windows,
+    origin: Ns,
     sim_time: Ns,
 }
 
@@ -72,6 +73,11 @@ impl Sight<'_> {
         self.device
     }
 
+    /// Begin of the run by the clock of the simulation.
+    pub(crate) const fn origin(&self) -> Ns {
+        self.origin
+    }
+
     /// Latencies of the requests completed so far.
     #[must_use]
     pub fn latencies(&self) -> LatencySet {
@@ -92,6 +98,7 @@ pub(crate) fn drive_to_end(
             run,
             device,
             windows,
+            origin,
             sim_time: sim.now().since(origin),
         })
     };

@@ -12,3 +12,4 @@ mod reports;
 mod rules;
 mod suspend;
 mod timing;
+mod trace;

@@ -21,6 +21,7 @@ mod repeat;
 mod reproduce;
 mod space;
 mod steady;
+mod trace;
 mod used;
 mod validate;
 mod zones;

@@ -1,0 +1,275 @@
+//! Trace of the flash: the times in which each die and channel served an operation, and the parts of
+//! the time of each operation.
+//!
+//! Invariants: the services of one place do not overlap; the parts of an operation add up to the
+//! time from its begin to its end; tracing changes no time. A flash without a trace pays one test a
+//! step for it.
+
+use crate::device::{Nand, Priority};
+use crate::geometry::Row;
+use crate::operation::{Doing, Reading};
+use sim::{Server, Service};
+use units::Ns;
+
+/// Place of the flash that serves one operation at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Place {
+    /// Array of a die, by its number.
+    Die(u32),
+    /// Channel, by its number.
+    Channel(u32),
+}
+
+/// Kind of a traced operation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Work {
+    /// Read that a request waits for.
+    #[default]
+    Read,
+    /// Read of the firmware for itself, such as one of collection.
+    BackgroundRead,
+    /// Program, or a copy inside the die.
+    Program,
+    /// Erase of a block in each plane.
+    Erase,
+}
+
+impl Work {
+    /// Name in traces.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::BackgroundRead => "background read",
+            Self::Program => "program",
+            Self::Erase => "erase",
+        }
+    }
+
+    const fn of(doing: &Doing) -> Self {
+        match doing {
+            Doing::Read {
+                priority: Priority::Read,
+                ..
+            } => Self::Read,
+            Doing::Read { .. } => Self::BackgroundRead,
+            Doing::Erase => Self::Erase,
+            _ => Self::Program,
+        }
+    }
+}
+
+/// Uninterrupted service of an operation at one place. A suspended operation has several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Served {
+    /// Die or channel that served.
+    pub place: Place,
+    /// Kind of the operation.
+    pub work: Work,
+    /// Pages of the operation.
+    pub row: Row,
+    /// Label of a program in the firmware's terms; `None` for others.
+    pub label: Option<u64>,
+    /// Begin of the service.
+    pub begin: Ns,
+    /// End of the service, after `begin`.
+    pub end: Ns,
+}
+
+/// Parts of the time of an operation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Parts {
+    /// Wait for the die or for one of its page registers.
+    pub die_wait: Ns,
+    /// Service in the array of the die, with repeated passes and the cost of suspensions.
+    pub die: Ns,
+    /// Wait for the channel.
+    pub channel_wait: Ns,
+    /// Service on the channel.
+    pub channel: Ns,
+    /// Operation in the array when this one first arrived at the die; `None` at an idle one.
+    pub behind: Option<Work>,
+}
+
+/// Operation under way.
+#[derive(Clone, Copy, Default)]
+struct Traced {
+    row: Row,
+    work: Work,
+    label: Option<u64>,
+    /// Time of the begin, or of the last arrival at or departure from a place.
+    since: Ns,
+    /// Service at the present place so far.
+    served: Ns,
+    /// Whether it has arrived at the array.
+    has_arrived: bool,
+    parts: Parts,
+}
+
+/// Trace of a flash since it was started.
+#[derive(Default)]
+pub(crate) struct Trace {
+    /// Operations by their numbers.
+    traced: Vec<Traced>,
+    served: Vec<Served>,
+}
+
+impl Trace {
+    fn begin(&mut self, number: u32, traced: Traced) {
+        let number = number as usize;
+        if number >= self.traced.len() {
+            self.traced.resize(number + 1, Traced::default());
+        }
+        self.traced[number] = traced;
+    }
+
+    /// Ends a service that began at `begin`.
+    fn serve(&mut self, place: Place, (number, begin): (u32, Ns), end: Ns) {
+        let traced = &mut self.traced[number as usize];
+        let span = end.since(begin);
+        traced.served += span;
+        if span > Ns::ZERO {
+            self.served.push(Served {
+                place,
+                work: traced.work,
+                row: traced.row,
+                label: traced.label,
+                begin,
+                end,
+            });
+        }
+    }
+
+    fn arrive(&mut self, place: Place, number: u32, behind: Option<u32>, now: Ns) {
+        let behind = behind.map(|other| self.traced[other as usize].work);
+        let traced = &mut self.traced[number as usize];
+        // Registers and sensings for others are waits for the die.
+        traced.parts.die_wait += now.since(traced.since);
+        if matches!(place, Place::Die(_)) && !traced.has_arrived {
+            (traced.parts.behind, traced.has_arrived) = (behind, true);
+        }
+        (traced.since, traced.served) = (now, Ns::ZERO);
+    }
+
+    fn depart(&mut self, place: Place, number: u32, now: Ns) {
+        let traced = &mut self.traced[number as usize];
+        let waited = now.since(traced.since).since(traced.served);
+        let parts = &mut traced.parts;
+        let (wait, service) = match place {
+            Place::Die(_) => (&mut parts.die_wait, &mut parts.die),
+            Place::Channel(_) => (&mut parts.channel_wait, &mut parts.channel),
+        };
+        *wait += waited;
+        *service += traced.served;
+        traced.since = now;
+    }
+}
+
+impl Nand {
+    /// Starts a trace, or drops what one has recorded so far.
+    pub fn start_trace(&self) {
+        let now = self.now();
+        let queues = self.queues.borrow();
+        let traced = queues.operations.iter().map(|operation| Traced {
+            row: operation.row,
+            work: Work::of(&operation.doing),
+            since: now,
+            ..Traced::default()
+        });
+        let trace = Trace {
+            traced: traced.collect(),
+            served: Vec::new(),
+        };
+        *self.trace.borrow_mut() = Some(Box::new(trace));
+        self.traces.set(true);
+    }
+
+    /// Whether a trace has been started.
+    #[must_use]
+    #[inline]
+    pub fn is_traced(&self) -> bool {
+        self.traces.get()
+    }
+
+    /// Takes the services that have ended since the last call, in the order of their ends.
+    #[must_use]
+    pub fn take_trace(&self) -> Vec<Served> {
+        let mut trace = self.trace.borrow_mut();
+        let served = trace.as_mut().map(|trace| &mut trace.served);
+        served.map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Parts of the time of a read, until another operation begins; `None` without a trace.
+    #[must_use]
+    pub fn parts(&self, reading: &Reading) -> Option<Parts> {
+        let trace = self.trace.borrow();
+        let traced = trace.as_ref()?.traced.get(reading.0 as usize)?;
+        Some(traced.parts)
+    }
+
+    /// Begins operation `number` in the trace.
+    #[inline]
+    pub(crate) fn trace_begin(&self, number: u32, row: Row, doing: &Doing) {
+        if self.is_traced() {
+            self.trace_begun(number, row, doing);
+        }
+    }
+
+    #[cold]
+    fn trace_begun(&self, number: u32, row: Row, doing: &Doing) {
+        let work = Work::of(doing);
+        let media = self.media();
+        let label = || {
+            media
+                .page(row.blocks().next()?, row.page)
+                .map(|page| page.label)
+        };
+        let traced = Traced {
+            row,
+            work,
+            label: match work {
+                Work::Program => label(),
+                _ => None,
+            },
+            since: self.now(),
+            ..Traced::default()
+        };
+        if let Some(trace) = self.trace.borrow_mut().as_mut() {
+            trace.begin(number, traced);
+        }
+    }
+
+    /// Lets operation `number` arrive at the server of `place`.
+    #[inline]
+    pub(crate) fn arrive(&self, place: Place, server: &mut Server, number: u32, service: Service) {
+        if !self.is_traced() {
+            return server.arrive(number, service);
+        }
+        let (now, before) = (self.now(), server.in_service());
+        server.arrive(number, service);
+        let after = server.in_service();
+        if let Some(trace) = self.trace.borrow_mut().as_mut() {
+            let suspended = before.filter(|_| after.is_some_and(|(next, _)| next == number));
+            if let Some(before) = suspended {
+                trace.serve(place, before, now);
+            }
+            trace.arrive(place, number, before.map(|(other, _)| other), now);
+        }
+    }
+
+    /// Lets the operation in service leave the server of `place` at event `sequence`, and returns
+    /// its number; `None` if the event is stale.
+    #[inline]
+    pub(crate) fn depart(&self, place: Place, server: &mut Server, sequence: u64) -> Option<u32> {
+        if !self.is_traced() {
+            return server.depart(sequence);
+        }
+        let (now, before) = (self.now(), server.in_service());
+        let ended = server.depart(sequence)?;
+        if let (Some(trace), Some(before)) = (self.trace.borrow_mut().as_mut(), before) {
+            trace.serve(place, before, now);
+            trace.depart(place, ended, now);
+        }
+        Some(ended)
+    }
+}
