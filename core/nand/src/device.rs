@@ -13,7 +13,7 @@ use crate::media::{Media, NandError};
 use crate::operation::{Doing, End, Firmware, Operation, Queues, Reading, Report};
 use crate::part::Timing;
 use crate::payload::Payload;
-use crate::trace::Trace;
+use crate::trace::Tracer;
 use crate::watch::Watches;
 use sim::{Class, Discipline, Rng, Seed, Server, Sim};
 use std::cell::{Cell, OnceCell, Ref, RefCell, RefMut};
@@ -91,9 +91,7 @@ pub struct Nand {
     counters: Cell<Counters>,
     chance: RefCell<Rng>,
     watches: Watches,
-    /// Whether `trace` is there.
-    pub(crate) traces: Cell<bool>,
-    pub(crate) trace: RefCell<Option<Box<Trace>>>,
+    tracer: Tracer,
     pub(crate) firmware: OnceCell<Weak<dyn Firmware>>,
 }
 
@@ -141,8 +139,7 @@ impl Nand {
                 counters: Cell::default(),
                 chance: RefCell::new(seed.stream("nand")),
                 watches: Watches::default(),
-                traces: Cell::default(),
-                trace: RefCell::default(),
+                tracer: Tracer::default(),
                 firmware: OnceCell::new(),
             }
         })
@@ -217,6 +214,13 @@ impl Nand {
     #[inline]
     pub fn forget_soon(&self, block: BlockId, page: u32, sectors: Range<u32>) {
         self.media.borrow().forget_soon(block, page, sectors);
+    }
+
+    /// Tracer of the operations.
+    #[must_use]
+    #[inline]
+    pub fn tracer(&self) -> &Tracer {
+        &self.tracer
     }
 
     pub(crate) fn now(&self) -> Ns {

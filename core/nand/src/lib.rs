@@ -54,5 +54,5 @@ pub use operation::{Firmware, Reading, Report};
 pub use part::{PARTS, Part, Timing};
 pub use past::{Past, PastBlock};
 pub use payload::{PART, Partly, Payload, UNIT};
-pub use trace::{Parts, Place, Served, Work};
+pub use trace::{Parts, Place, Served, Tracer, Work};
 pub use watch::{Spot, Watch};

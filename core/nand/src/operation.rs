@@ -210,7 +210,9 @@ impl Nand {
         self.loads().begin(row.die, doing.kind());
         let queues = &mut *self.queues.borrow_mut();
         let number = queues.add(row, doing, report);
-        self.trace_begin(number, row, &doing);
+        if self.tracer().is_on() {
+            self.trace_begin(number, row, &doing);
+        }
         if !self.registers.get() || !self.joins_registers(queues, number) {
             self.to_array(queues, number);
         }
@@ -222,7 +224,9 @@ impl Nand {
         let operation = &mut queues.operations[number as usize];
         operation.report = report;
         let Operation { row, doing, .. } = *operation;
-        self.trace_begin(number, row, &doing);
+        if self.tracer().is_on() {
+            self.trace_begin(number, row, &doing);
+        }
         self.loads().begin(row.die, doing.kind());
         let die = &mut queues.dies[row.die as usize];
         die.registers.empty();
@@ -243,7 +247,9 @@ impl Nand {
         self.loads().begin(row.die, Kind::Erase);
         let queues = &mut *self.queues.borrow_mut();
         let number = queues.add(row, Doing::Erase, report);
-        self.trace_begin(number, row, &Doing::Erase);
+        if self.tracer().is_on() {
+            self.trace_begin(number, row, &Doing::Erase);
+        }
         self.to_channel(queues, number);
         number
     }
@@ -255,7 +261,7 @@ impl Nand {
         let place = Place::Die(operation.row.die);
         let die = &mut queues.dies[operation.row.die as usize];
         die.registers.empty();
-        self.arrive(place, &mut die.array, number, service);
+        self.tracer().arrive(place, &mut die.array, number, service);
     }
 
     #[inline]
@@ -279,7 +285,8 @@ impl Nand {
             suspendable: priority != Priority::Read,
         };
         let server = &mut queues.channels[channel as usize];
-        self.arrive(Place::Channel(channel), server, number, service);
+        self.tracer()
+            .arrive(Place::Channel(channel), server, number, service);
     }
 
     /// The use of the array by an operation. Uses without the channel include its command cycles.
@@ -389,12 +396,14 @@ impl Actor for Nand {
         let (ended, result) = match channel {
             None => {
                 let array = &mut queues.dies[number as usize].array;
-                let ended = self.depart(Place::Die(number), array, sequence)?;
+                let ended = self.tracer().depart(Place::Die(number), array, sequence)?;
                 (ended, self.leave_array(&mut queues, ended)?)
             }
             Some(channel) if channel < queues.channels.len() => {
                 let place = Place::Channel(channel as u32);
-                let ended = self.depart(place, &mut queues.channels[channel], sequence)?;
+                let ended = self
+                    .tracer()
+                    .depart(place, &mut queues.channels[channel], sequence)?;
                 (ended, self.leave_channel(&mut queues, ended)?)
             }
             Some(_) => {

@@ -9,6 +9,7 @@ use crate::device::{Nand, Priority};
 use crate::geometry::Row;
 use crate::operation::{Doing, Reading};
 use sim::{Server, Service};
+use std::cell::{Cell, RefCell};
 use units::Ns;
 
 /// Place of the flash that serves one operation at a time.
@@ -35,7 +36,7 @@ pub enum Work {
 }
 
 impl Work {
-    /// Name in traces.
+    /// Name of the kind in traces.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -91,7 +92,7 @@ pub struct Parts {
     pub behind: Option<Work>,
 }
 
-/// Operation under way.
+/// An operation that is under way.
 #[derive(Clone, Copy, Default)]
 struct Traced {
     row: Row,
@@ -106,23 +107,15 @@ struct Traced {
     parts: Parts,
 }
 
-/// Trace of a flash since it was started.
+/// Trace of a flash since its start.
 #[derive(Default)]
-pub(crate) struct Trace {
+struct Trace {
     /// Operations by their numbers.
     traced: Vec<Traced>,
     served: Vec<Served>,
 }
 
 impl Trace {
-    fn begin(&mut self, number: u32, traced: Traced) {
-        let number = number as usize;
-        if number >= self.traced.len() {
-            self.traced.resize(number + 1, Traced::default());
-        }
-        self.traced[number] = traced;
-    }
-
     /// Ends a service that began at `begin`.
     fn serve(&mut self, place: Place, (number, begin): (u32, Ns), end: Ns) {
         let traced = &mut self.traced[number as usize];
@@ -165,8 +158,89 @@ impl Trace {
     }
 }
 
+/// Tracer of a flash, which is at rest until its start.
+#[derive(Default)]
+pub struct Tracer {
+    is_on: Cell<bool>,
+    trace: RefCell<Trace>,
+}
+
+impl Tracer {
+    /// Whether the trace has been started.
+    #[must_use]
+    #[inline]
+    pub fn is_on(&self) -> bool {
+        self.is_on.get()
+    }
+
+    /// Takes the services that have ended since the last call, in the order of their ends.
+    #[must_use]
+    pub fn take(&self) -> Vec<Served> {
+        std::mem::take(&mut self.trace.borrow_mut().served)
+    }
+
+    /// Parts of the time of a read, until another operation begins; `None` without a trace.
+    #[must_use]
+    pub fn parts(&self, reading: &Reading) -> Option<Parts> {
+        let trace = self.trace.borrow();
+        let traced = trace.traced.get(reading.0 as usize)?;
+        Some(traced.parts)
+    }
+
+    /// Starts a trace with the operations under way.
+    fn start(&self, under_way: Vec<Traced>) {
+        self.trace.replace(Trace {
+            traced: under_way,
+            served: Vec::new(),
+        });
+        self.is_on.set(true);
+    }
+
+    fn begin(&self, number: u32, traced: Traced) {
+        let (number, mut trace) = (number as usize, self.trace.borrow_mut());
+        if number >= trace.traced.len() {
+            trace.traced.resize(number + 1, Traced::default());
+        }
+        trace.traced[number] = traced;
+    }
+
+    /// Lets operation `number` arrive at the server of `place`.
+    #[inline]
+    pub(crate) fn arrive(&self, place: Place, server: &mut Server, number: u32, service: Service) {
+        if !self.is_on() {
+            return server.arrive(number, service);
+        }
+        let (now, before) = (server.now(), server.in_service());
+        server.arrive(number, service);
+        let after = server.in_service();
+        let mut trace = self.trace.borrow_mut();
+        let suspended = before.filter(|_| after.is_some_and(|(next, _)| next == number));
+        if let Some(before) = suspended {
+            trace.serve(place, before, now);
+        }
+        trace.arrive(place, number, before.map(|(other, _)| other), now);
+    }
+
+    /// Lets the operation in service leave the server of `place` at event `sequence`, and returns
+    /// its number; `None` if the event is stale.
+    #[inline]
+    pub(crate) fn depart(&self, place: Place, server: &mut Server, sequence: u64) -> Option<u32> {
+        if !self.is_on() {
+            return server.depart(sequence);
+        }
+        let (now, before) = (server.now(), server.in_service());
+        let ended = server.depart(sequence)?;
+        if let Some(before) = before {
+            let mut trace = self.trace.borrow_mut();
+            trace.serve(place, before, now);
+            trace.depart(place, ended, now);
+        }
+        Some(ended)
+    }
+}
+
 impl Nand {
-    /// Starts a trace, or drops what one has recorded so far.
+    /// Starts the trace of this flash, without earlier services.
     pub fn start_trace(&self) {
         let now = self.now();
         let queues = self.queues.borrow();
@@ -176,47 +250,12 @@ impl Nand {
             since: now,
             ..Traced::default()
         });
-        let trace = Trace {
-            traced: traced.collect(),
-            served: Vec::new(),
-        };
-        *self.trace.borrow_mut() = Some(Box::new(trace));
-        self.traces.set(true);
-    }
-
-    /// Whether a trace has been started.
-    #[must_use]
-    #[inline]
-    pub fn is_traced(&self) -> bool {
-        self.traces.get()
-    }
-
-    /// Takes the services that have ended since the last call, in the order of their ends.
-    #[must_use]
-    pub fn take_trace(&self) -> Vec<Served> {
-        let mut trace = self.trace.borrow_mut();
-        let served = trace.as_mut().map(|trace| &mut trace.served);
-        served.map(std::mem::take).unwrap_or_default()
-    }
-
-    /// Parts of the time of a read, until another operation begins; `None` without a trace.
-    #[must_use]
-    pub fn parts(&self, reading: &Reading) -> Option<Parts> {
-        let trace = self.trace.borrow();
-        let traced = trace.as_ref()?.traced.get(reading.0 as usize)?;
-        Some(traced.parts)
+        self.tracer().start(traced.collect());
     }
 
     /// Begins operation `number` in the trace.
-    #[inline]
-    pub(crate) fn trace_begin(&self, number: u32, row: Row, doing: &Doing) {
-        if self.is_traced() {
-            self.trace_begun(number, row, doing);
-        }
-    }
-
     #[cold]
-    fn trace_begun(&self, number: u32, row: Row, doing: &Doing) {
+    pub(crate) fn trace_begin(&self, number: u32, row: Row, doing: &Doing) {
         let work = Work::of(doing);
         let media = self.media();
         let label = || {
@@ -234,42 +273,6 @@ impl Nand {
             since: self.now(),
             ..Traced::default()
         };
-        if let Some(trace) = self.trace.borrow_mut().as_mut() {
-            trace.begin(number, traced);
-        }
-    }
-
-    /// Lets operation `number` arrive at the server of `place`.
-    #[inline]
-    pub(crate) fn arrive(&self, place: Place, server: &mut Server, number: u32, service: Service) {
-        if !self.is_traced() {
-            return server.arrive(number, service);
-        }
-        let (now, before) = (self.now(), server.in_service());
-        server.arrive(number, service);
-        let after = server.in_service();
-        if let Some(trace) = self.trace.borrow_mut().as_mut() {
-            let suspended = before.filter(|_| after.is_some_and(|(next, _)| next == number));
-            if let Some(before) = suspended {
-                trace.serve(place, before, now);
-            }
-            trace.arrive(place, number, before.map(|(other, _)| other), now);
-        }
-    }
-
-    /// Lets the operation in service leave the server of `place` at event `sequence`, and returns
-    /// its number; `None` if the event is stale.
-    #[inline]
-    pub(crate) fn depart(&self, place: Place, server: &mut Server, sequence: u64) -> Option<u32> {
-        if !self.is_traced() {
-            return server.depart(sequence);
-        }
-        let (now, before) = (self.now(), server.in_service());
-        let ended = server.depart(sequence)?;
-        if let (Some(trace), Some(before)) = (self.trace.borrow_mut().as_mut(), before) {
-            trace.serve(place, before, now);
-            trace.depart(place, ended, now);
-        }
-        Some(ended)
+        self.tracer().begin(number, traced);
     }
 }

@@ -148,6 +148,12 @@ impl Server {
         begun.any(|job| job.number == number)
     }
 
+    /// Present time by the clock of the timer.
+    #[must_use]
+    pub fn now(&self) -> Ns {
+        self.timer.now()
+    }
+
     /// Number of the job in service, and the begin of that service; `None` if the server is idle.
     #[must_use]
     pub fn in_service(&self) -> Option<(u32, Ns)> {

@@ -12,6 +12,7 @@ use crate::frontier::Kind;
 use crate::layout::{Layout, NONE};
 use crate::ledger::{Cause, ReadCause};
 use crate::line::LineState;
+use crate::observed::Relocation;
 use crate::policy;
 use crate::recover::word;
 use crate::state::State;
@@ -50,9 +51,19 @@ impl Core {
         loop {
             match self.choose(group) {
                 Some((line, cause)) => {
-                    let (begin, valid) = (self.sim.now(), self.valid_pages(line));
+                    let begin = self.sim.now();
+                    let valid = self.state.borrow().lines.lines[line as usize].valid;
                     self.collect_line(line, cause).await;
-                    self.observe_relocation(line, cause, valid, begin);
+                    if self.nand.tracer().is_on() {
+                        self.observed.add(Relocation {
+                            line,
+                            group,
+                            cause,
+                            valid,
+                            begin,
+                            end: self.sim.now(),
+                        });
+                    }
                 }
                 None => {
                     self.collect[group as usize].wait(&self.sim).await;

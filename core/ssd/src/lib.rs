@@ -69,6 +69,7 @@ mod read;
 mod recover;
 mod running;
 mod state;
+mod trace;
 mod turns;
 mod victims;
 pub mod wlog;
@@ -88,7 +89,7 @@ pub use layout::Layout;
 pub use ledger::{ByteStats, Cause, HandleStats, Ledger, ReadCause, Smart, ZoneStats};
 pub use line::{LineReport, LineState};
 pub use media::DriveMedia;
-pub use observed::{Relocation, Trace, Waited};
+pub use observed::{Relocation, Waited};
 pub use pages::FlashLoad;
 pub use policy::{LineView, Policies, PoolView, WriteView, by_demand, coldest, victim};
 pub use precondition::Precondition;
@@ -99,6 +100,7 @@ pub use raw::{
     chunk_transition, found,
 };
 pub use running::{Command, Running};
+pub use trace::Trace;
 pub use zoned::{
     OpenRoom, Room, Step, Unwritten, ZoneAction, ZoneConfig, ZoneEvent, ZoneFirmware, ZoneInfo,
     ZoneKind, ZoneLayout, ZoneLimits, ZoneState, ZoneStatus, ZoneUse, Zones, transition,

@@ -138,7 +138,7 @@ impl Running {
     #[inline]
     fn tell_waited(&mut self, core: &Core) {
         if let Some(waited) = self.waited.take() {
-            core.observed.waited.set(Some(waited.0));
+            core.observed.tell(waited.0);
         }
     }
 
@@ -283,7 +283,7 @@ impl Running {
         core.state.borrow().map.prefetch(page);
         (self.kind, self.extent) = (kind, extent);
         (self.page, self.end, self.step) = (page, end, Step::Lookup);
-        let traced = core.nand.is_traced();
+        let traced = core.nand.tracer().is_on();
         self.waited = traced.then(|| Box::new((Waited::default(), arrival)));
         let limits = &core.config.controller.limits;
         let service = match kind {
@@ -353,7 +353,7 @@ impl Running {
                 continue;
             };
             let parts = match self.waited {
-                Some(_) => core.nand.parts(reading),
+                Some(_) => core.nand.tracer().parts(reading),
                 None => None,
             };
             if let Err(error) = core.row_ended((*line, *page), result) {

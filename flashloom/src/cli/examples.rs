@@ -19,6 +19,7 @@ pub(crate) const EXAMPLES: &[(&str, &[&str])] = &[
         &[
             "flashloom run raw@fdp --workload hotcold:ops=20000 --size 256MiB",
             "flashloom run f2fs@zns --workload varmail:ops=2000 --size 1GiB --report run.html",
+            "flashloom run raw@block --workload randrw:ops=2000 --size 128MiB --requests r.csv --events e.json",
         ],
     ),
     (

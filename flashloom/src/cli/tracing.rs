@@ -59,7 +59,7 @@ pub(crate) struct Tracing {
 }
 
 impl Tracing {
-    /// Writes what has ended since the last call.
+    /// Writes the commands and events since the last call.
     pub(crate) fn see(&mut self, sight: &Sight<'_>) {
         if self.failed.is_ok() {
             self.failed = self.tracer.see(sight);

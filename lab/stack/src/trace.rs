@@ -34,7 +34,8 @@ impl<W: Write> Tracer<W> {
         }
     }
 
-    /// Writes what has ended since the last sight of the run; starts the trace at the first one.
+    /// Writes the commands and events since the last sight of the run; starts the trace at the first
+    /// sight.
     ///
     /// # Errors
     /// If a writer fails.

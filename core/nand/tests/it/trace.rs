@@ -29,7 +29,7 @@ fn suspended_program_is_served_before_and_after_the_read() {
     let asked = loaded + Ns::us(100);
     let _ = bench.read_at(asked, held(), 4096);
     bench.kernel.run();
-    let served = bench.nand.take_trace();
+    let served = bench.nand.tracer().take();
     let told = |s: &Served| (s.place, s.work, s.label, s.begin, s.end);
     let sensed = asked + t.read;
     let (die, channel) = (Place::Die(0), Place::Channel(0));
@@ -49,7 +49,7 @@ fn suspended_program_is_served_before_and_after_the_read() {
         (die, program, label, sensed, end),
     ];
     assert_eq!(served.iter().map(told).collect::<Vec<_>>(), expected);
-    assert!(bench.nand.take_trace().is_empty());
+    assert!(bench.nand.tracer().take().is_empty());
 }
 
 #[test]
@@ -62,7 +62,10 @@ fn read_behind_another_has_the_parts_of_its_time() {
             let first = nand.read_at_once(held(), 16_384, Priority::Normal).unwrap();
             let second = nand.read_at_once(held(), 4096, Priority::Normal).unwrap();
             sim.sleep(Ns::ms(10)).await;
-            let parts = [nand.parts(&first).unwrap(), nand.parts(&second).unwrap()];
+            let parts = [
+                nand.tracer().parts(&first).unwrap(),
+                nand.tracer().parts(&second).unwrap(),
+            ];
             assert_eq!(
                 [nand.take_end(&first), nand.take_end(&second)],
                 [Some(Ok(())); 2]

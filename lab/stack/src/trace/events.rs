@@ -98,7 +98,7 @@ impl<W: Write> Events<W> {
         )
     }
 
-    /// Writes what has ended on `drive`, with times from `origin` on.
+    /// Writes commands and a trace of `drive`, with times from `origin` on.
     pub(super) fn write(
         &mut self,
         (commands, trace): (&[TracedCommand], &Trace),
@@ -238,7 +238,7 @@ impl<W: Write> Events<W> {
         )
     }
 
-    /// Closes the document.
+    /// Closes the document of the run.
     pub(super) fn finish(mut self) -> io::Result<W> {
         write!(self.out, "\n]}}\n")?;
         Ok(self.out)

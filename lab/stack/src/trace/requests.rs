@@ -12,10 +12,10 @@ const COLUMNS: &str = "number,command,offset_bytes,size_bytes,origin,purpose,que
     latency_ns,submit_ns,firmware_ns,map_ns,buffer_ns,die_wait_ns,die_ns,channel_wait_ns,\
     channel_ns,other_ns,complete_ns,behind,result";
 
-/// Table of commands.
+/// Table of the commands of a run.
 pub(super) struct Requests<W> {
     out: W,
-    /// Rows so far.
+    /// Number of rows so far.
     rows: u64,
 }
 

@@ -81,7 +81,7 @@ fn random_reads_and_writes_have_their_parts() {
     check_parts(&rows);
     check_slices(&events);
     let sum = |name: &str| rows.iter().map(|row| number(row, name)).sum::<u64>();
-    assert!(sum("die_ns") > 0 && sum("buffer_ns") > 0 && sum("die_wait_ns") > 0);
+    assert!(sum("die_ns") > 0 && sum("die_wait_ns") > 0);
     assert_eq!(sum("other_ns") + sum("map_ns"), 0);
     assert!(rows.iter().any(|row| row["behind"] == "program"));
     let count = |name: &str| events.iter().filter(|event| event["name"] == name).count();
@@ -126,7 +126,7 @@ fn commands_of_jobs_zones_and_file_systems_are_traced() {
     ];
     for (stack, mib, past, workload) in cases {
         let (rows, events) = traced(&plan(stack, mib, past, workload));
-        assert!(rows.len() > 50, "{stack}: {}", rows.len());
+        assert!(rows.len() > 20, "{stack}: {}", rows.len());
         check_parts(&rows);
         check_slices(&events);
         assert!(rows.iter().all(|row| row["result"] == "ok"), "{stack}");
@@ -134,11 +134,13 @@ fn commands_of_jobs_zones_and_file_systems_are_traced() {
 }
 
 #[test]
-fn paged_map_shows_the_time_of_its_translation_pages() {
-    let mut plan = plan("raw@block", 64, Precondition::Full, "randread:ops=2000");
-    plan.drive.mapping.cache = Bytes(16 << 10);
+fn writes_wait_for_the_buffer_and_misses_for_translation_pages() {
+    let workload = "randwrite:ops=8000,depth=64";
+    let mut plan = plan("raw@block", 256, Precondition::Aged, workload);
+    plan.drive.mapping.cache = Bytes(64 << 10);
     let (rows, _) = traced(&plan);
     check_parts(&rows);
-    let map: u64 = rows.iter().map(|row| number(row, "map_ns")).sum();
-    assert!(map > 0);
+    for part in ["map_ns", "buffer_ns"] {
+        assert!(rows.iter().any(|row| number(row, part) > 0), "{part}");
+    }
 }
