@@ -210,9 +210,7 @@ impl Nand {
         self.loads().begin(row.die, doing.kind());
         let queues = &mut *self.queues.borrow_mut();
         let number = queues.add(row, doing, report);
-        if self.tracer().is_on() {
-            self.trace_begin(number, row, &doing);
-        }
+        self.trace(number, row, &doing);
         if !self.registers.get() || !self.joins_registers(queues, number) {
             self.to_array(queues, number);
         }
@@ -224,9 +222,7 @@ impl Nand {
         let operation = &mut queues.operations[number as usize];
         operation.report = report;
         let Operation { row, doing, .. } = *operation;
-        if self.tracer().is_on() {
-            self.trace_begin(number, row, &doing);
-        }
+        self.trace(number, row, &doing);
         self.loads().begin(row.die, doing.kind());
         let die = &mut queues.dies[row.die as usize];
         die.registers.empty();
@@ -247,9 +243,7 @@ impl Nand {
         self.loads().begin(row.die, Kind::Erase);
         let queues = &mut *self.queues.borrow_mut();
         let number = queues.add(row, Doing::Erase, report);
-        if self.tracer().is_on() {
-            self.trace_begin(number, row, &Doing::Erase);
-        }
+        self.trace(number, row, &Doing::Erase);
         self.to_channel(queues, number);
         number
     }

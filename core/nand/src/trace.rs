@@ -7,7 +7,8 @@
 
 use crate::device::{Nand, Priority};
 use crate::geometry::Row;
-use crate::operation::{Doing, Reading};
+use crate::media::Media;
+use crate::operation::{Doing, Operation, Reading};
 use sim::{Server, Service};
 use std::cell::{Cell, RefCell};
 use units::Ns;
@@ -107,6 +108,17 @@ struct Traced {
     parts: Parts,
 }
 
+impl Traced {
+    fn new(row: Row, doing: &Doing, now: Ns) -> Self {
+        Self {
+            row,
+            work: Work::of(doing),
+            since: now,
+            ..Self::default()
+        }
+    }
+}
+
 /// Trace of a flash since its start.
 #[derive(Default)]
 struct Trace {
@@ -188,15 +200,24 @@ impl Tracer {
     }
 
     /// Starts a trace with the operations under way.
-    fn start(&self, under_way: Vec<Traced>) {
+    fn start(&self, under_way: &[Operation], now: Ns) {
+        let traced = |operation: &Operation| Traced::new(operation.row, &operation.doing, now);
         self.trace.replace(Trace {
-            traced: under_way,
+            traced: under_way.iter().map(traced).collect(),
             served: Vec::new(),
         });
         self.is_on.set(true);
     }
 
-    fn begin(&self, number: u32, traced: Traced) {
+    /// Begins operation `number`; the label of a program is in `media`.
+    #[cold]
+    pub(crate) fn begin(&self, number: u32, (row, doing): (Row, &Doing), media: &Media, now: Ns) {
+        let mut traced = Traced::new(row, doing, now);
+        if traced.work == Work::Program {
+            let block = row.blocks().next();
+            let page = block.and_then(|block| media.page(block, row.page));
+            traced.label = page.map(|page| page.label);
+        }
         let (number, mut trace) = (number as usize, self.trace.borrow_mut());
         if number >= trace.traced.len() {
             trace.traced.resize(number + 1, Traced::default());
@@ -242,37 +263,16 @@ impl Tracer {
 impl Nand {
     /// Starts the trace of this flash, without earlier services.
     pub fn start_trace(&self) {
-        let now = self.now();
-        let queues = self.queues.borrow();
-        let traced = queues.operations.iter().map(|operation| Traced {
-            row: operation.row,
-            work: Work::of(&operation.doing),
-            since: now,
-            ..Traced::default()
-        });
-        self.tracer().start(traced.collect());
+        self.tracer()
+            .start(&self.queues.borrow().operations, self.now());
     }
 
     /// Begins operation `number` in the trace.
-    #[cold]
-    pub(crate) fn trace_begin(&self, number: u32, row: Row, doing: &Doing) {
-        let work = Work::of(doing);
-        let media = self.media();
-        let label = || {
-            media
-                .page(row.blocks().next()?, row.page)
-                .map(|page| page.label)
-        };
-        let traced = Traced {
-            row,
-            work,
-            label: match work {
-                Work::Program => label(),
-                _ => None,
-            },
-            since: self.now(),
-            ..Traced::default()
-        };
-        self.tracer().begin(number, traced);
+    #[inline]
+    pub(crate) fn trace(&self, number: u32, row: Row, doing: &Doing) {
+        let tracer = self.tracer();
+        if tracer.is_on() {
+            tracer.begin(number, (row, doing), &self.media(), self.now());
+        }
     }
 }
