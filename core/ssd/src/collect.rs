@@ -53,7 +53,13 @@ impl Core {
                 Some((line, cause)) => {
                     let begin = self.sim.now();
                     let valid = self.state.borrow().lines.lines[line as usize].valid;
+                    if let Some(credits) = &self.credits {
+                        credits.begin(group, valid, self.layout.line_data);
+                    }
                     self.collect_line(line, cause).await;
+                    if let Some(credits) = &self.credits {
+                        credits.end(&self.sim, group);
+                    }
                     if self.nand.tracer().is_on() {
                         self.observed.add(Relocation {
                             line,
@@ -66,6 +72,9 @@ impl Core {
                     }
                 }
                 None => {
+                    if let Some(credits) = &self.credits {
+                        credits.rest(&self.sim, group);
+                    }
                     self.collect[group as usize].wait(&self.sim).await;
                 }
             }
@@ -344,6 +353,10 @@ impl Core {
         let (target, moving) = (copy.target, &copy.moving);
         let lost = result == Err(NandError::Uncorrectable);
         let copies = self.queue_copies(&copy.source.pages, names, target, copy.cause, lost);
+        if let Some(credits) = &self.credits {
+            let (group, pages) = (self.layout.group(copy.line), copy.source.pages.len());
+            credits.relocated(&self.sim, group, pages as u32);
+        }
         moving.pages.update(|pages| pages + copies);
         if copies > 0 {
             moving.page.set(names.first().map(|&(page, _)| page));

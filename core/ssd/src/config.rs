@@ -289,6 +289,10 @@ pub struct Collection {
     pub batch_lines: u32,
     /// Page reads that collection keeps under way on each die.
     pub reads_per_die: u32,
+    /// Whether the host programs new data at the pace at which collection makes pages free, as long
+    /// as that runs; if not, as fast as it can until free lines run out.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub paced: bool,
 }
 
 /// Wear levelling and bad blocks.

@@ -3,6 +3,7 @@
 use crate::ahead::ReadAhead;
 use crate::collect;
 use crate::config::{ConfigError, DriveConfig};
+use crate::credits::Credits;
 use crate::fdp::EventLogs;
 use crate::front::{Front, FrontMedia};
 use crate::frontier::Kind;
@@ -129,6 +130,8 @@ pub(crate) struct Core {
     /// Read-ahead; `None` on a drive without.
     pub(crate) ahead: Option<RefCell<ReadAhead>>,
     pub(crate) turns: Turns,
+    /// Credits of collection; `None` if it does not pace the host.
+    pub(crate) credits: Option<Credits>,
     /// Free pages of the write buffer.
     pub(crate) buffer: Semaphore,
     /// For each group: copies that collection may still put into the buffer.
@@ -175,6 +178,7 @@ impl Core {
             sim: sim.clone(),
             config: config.clone(),
             turns: Turns::new(rate, program),
+            credits: config.collection.paced.then(|| Credits::new(layout.groups)),
             buffer: Semaphore::new(sim, layout.buffer_pages as usize),
             window: (0..layout.groups)
                 .map(|_| Semaphore::new(sim, window))

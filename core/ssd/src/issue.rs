@@ -4,6 +4,7 @@
 //! one instant: it takes a sequence number, invalidates the older versions and submits the program.
 //! The durable point is the completion of that program.
 
+use crate::credits::Credits;
 use crate::drive::{Core, IoError};
 use crate::fdp::FdpEventKind;
 use crate::frontier::Kind;
@@ -28,18 +29,28 @@ impl Core {
             while !self.is_ready(frontier) {
                 self.work[frontier].wait(&self.sim).await;
             }
+            if let Some((credits, group)) = self.credits_of(frontier) {
+                credits.wait(&self.sim, group).await;
+            }
             let (now, begin) = (self.sim.now(), self.turns.program(self.sim.now()));
             if begin > now {
                 self.sim.sleep_until(begin).await;
-                if !self.is_ready(frontier) {
-                    continue;
-                }
+            }
+            if !self.is_ready(frontier) {
+                continue;
             }
             if self.open_line(frontier, false).await.is_err() {
                 return;
             }
             self.issue_waiting(frontier);
         }
+    }
+
+    /// The credits that pace a frontier of the host, and its group; `None` for other frontiers.
+    fn credits_of(&self, frontier: usize) -> Option<(&Credits, u32)> {
+        let credits = self.credits.as_ref()?;
+        let queue = &self.state.borrow().frontiers[frontier];
+        matches!(queue.kind, Kind::Host(_)).then_some((credits, queue.group))
     }
 
     fn is_ready(&self, frontier: usize) -> bool {
@@ -104,6 +115,9 @@ impl Core {
     /// Issues `slots` as one unit of the frontier's open line, and starts its program. `first` is
     /// the sequence number of the first try, `None` if this is the first.
     fn issue(self: &Rc<Self>, frontier: usize, slots: Vec<u32>, first: Option<u64>) {
+        if let Some((credits, group)) = self.credits_of(frontier) {
+            credits.spend(group, slots.len());
+        }
         let (issue, ticket) = self.submit(frontier, slots);
         let line = issue.line;
         self.let_run(issue, ticket, first);

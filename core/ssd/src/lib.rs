@@ -37,6 +37,7 @@ mod collect;
 mod command;
 mod config;
 mod copies;
+mod credits;
 mod demand;
 mod dram;
 mod drive;

@@ -254,6 +254,7 @@ fn generic(name: &str, interface: Interface, handles: u16, isolated: bool) -> Dr
             background_lines: 2,
             batch_lines: 0,
             reads_per_die: 2,
+            paced: false,
         },
         wear: Wear {
             dynamic: true,

@@ -119,7 +119,8 @@ const OF_KNOBS: &str = "\
 # Sizes are in bytes and times in nanoseconds; 256MiB and 5ms are accepted as well. Not listed
 # are settings that replace others or are usually unset: flash.timing, flash.endurance,
 # flash.page_registers, geometry.spare_words, controller.read_ahead, controller.read_streams,
-# controller.limits, collection.batch_lines, mapping.cache_holds, placement.spare.
+# controller.limits, collection.batch_lines, collection.paced, mapping.cache_holds,
+# placement.spare.
 ";
 
 /// The drive file that makes this drive: its preset, and its settings with their values.

@@ -234,6 +234,7 @@ pub const FIELDS: &[Field] = &{
             "superblocks of a batch of collection",
             None,
         ),
+        field("drive.collection.paced", "collection paces the host", None),
         field(
             "drive.collection.reads_per_die",
             "reads of collection at a die",

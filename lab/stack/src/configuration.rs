@@ -209,6 +209,7 @@ mod tests {
         for stack in ["ext4@block", "raw@zns", "hyfim+pmbuffer@ocssd", "nova@byte"] {
             let mut plan = plan(stack);
             plan.drive.collection.batch_lines = 1;
+            plan.drive.collection.paced = true;
             plan.drive.mapping.cache_holds = CacheHolds::Entries;
             plan.behaviour.commit_interval = Some(units::Ns(1));
             plan.behaviour.cleaning_interval = Some(units::Ns(1));

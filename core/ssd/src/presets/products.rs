@@ -4,11 +4,12 @@
 //! `lab/stack/validate`), and the rows of [`PRODUCTS`] that say so. Assumed for all, since no source
 //! says: dies of 64 GiB, two planes, blocks of 1,152 pages of 16 KiB, the times of the parts `tlc`
 //! and `mlc`, the times of the firmware, a write buffer of two programs a die, the sizes of
-//! read-ahead, and that reads suspend a program or an erase as often as they may go before it. The values of datasheets that set a limit are marked as fitted in `flashloom
-//! validate`; no number is taken from another measurement that it compares.
+//! read-ahead, that reads suspend a program or an erase as often as they may go before it, and that
+//! collection paces the host. The values of datasheets that set a limit are marked as fitted in
+//! `flashloom validate`; no number is taken from another measurement that it compares.
 
 use super::generic;
-use crate::config::{Controller, DriveConfig, Flash, Interface, Limits, Wear};
+use crate::config::{Collection, Controller, DriveConfig, Flash, Interface, Limits, Wear};
 use nand::{Geometry, Part, Timing};
 use units::{Bytes, GIB, KIB, MIB, Ns};
 
@@ -199,6 +200,10 @@ pub(super) fn product(name: &str) -> DriveConfig {
             write_buffer: Bytes(2 * program * u64::from(facts.dies)),
             limits: facts.limits(),
             ..reading_ahead(generic.controller)
+        },
+        collection: Collection {
+            paced: true,
+            ..generic.collection
         },
         wear: Wear {
             spare_blocks: 8,

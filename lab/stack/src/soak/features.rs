@@ -220,6 +220,7 @@ const MAPPED: &[Feature] = &[
     seldom("--set", &["mapping.cache=64KiB"]),
     often("--set", &["mapping.cache_holds=entries"]),
     seldom("--set", &["collection.background_lines=0"]),
+    often("--set", &["collection.paced=true"]),
 ];
 const LOGS: &[Feature] = &[
     often("--set", &["front.log.bytes=1MiB", "front.log.bytes=896KiB"]),

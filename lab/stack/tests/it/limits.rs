@@ -5,7 +5,7 @@ use report::record::Run;
 use ssd::Precondition;
 use stack::{Plan, Sampling, StackError};
 use std::io::Write;
-use units::Ns;
+use units::{Bytes, Ns};
 
 fn read_rate(run: &Run) -> f64 {
     run.host.read_bytes as f64 / run.sim_time_ns as f64 * 1e9
@@ -152,4 +152,22 @@ fn a_drive_that_fails_for_good_ends_the_run_with_counted_errors() {
     );
     assert_eq!(run.ops + run.errors.values().sum::<u64>(), 200_000);
     assert!(run.wear.bad_blocks > 0);
+}
+
+#[test]
+fn paced_collection_closes_the_gaps_in_writes() {
+    let run = |paced: bool| {
+        let workload = "randwrite:ops=200000,depth=512";
+        let mut plan = plan("raw@block", 64, Precondition::Aged, workload);
+        let drive = stack::drive::resolve("7450-pro", Some(Bytes(4 << 30)));
+        plan.drive = drive.expect("it is a preset");
+        plan.drive.collection.paced = paced;
+        done(&plan)
+    };
+    let (free, paced) = (run(false), run(true));
+    let tails = [&free, &paced].map(|run| run.latency_ns.all.p99_9);
+    assert!(tails[1] * 3 < tails[0], "{tails:?}");
+    let share = paced.ops_per_s / free.ops_per_s;
+    assert!((0.95..1.05).contains(&share), "{share}");
+    assert!((paced.waf.device / free.waf.device - 1.0).abs() < 0.05);
 }

@@ -135,12 +135,15 @@ fn commands_of_jobs_zones_and_file_systems_are_traced() {
 
 #[test]
 fn writes_wait_for_the_buffer_and_misses_for_translation_pages() {
-    let workload = "randwrite:ops=8000,depth=64";
-    let mut plan = plan("raw@block", 256, Precondition::Aged, workload);
-    plan.drive.mapping.cache = Bytes(64 << 10);
-    let (rows, _) = traced(&plan);
-    check_parts(&rows);
-    for part in ["map_ns", "buffer_ns"] {
+    let cases = [
+        ("randwrite:ops=8000,depth=64", Bytes(0), "buffer_ns"),
+        ("randrw:ops=4000", Bytes(64 << 10), "map_ns"),
+    ];
+    for (workload, cache, part) in cases {
+        let mut plan = plan("raw@block", 256, Precondition::Aged, workload);
+        plan.drive.mapping.cache = cache;
+        let (rows, _) = traced(&plan);
+        check_parts(&rows);
         assert!(rows.iter().any(|row| number(row, part) > 0), "{part}");
     }
 }
