@@ -36,7 +36,7 @@ struct Group {
 pub(crate) struct Credits(Vec<Group>);
 
 impl Credits {
-    /// Groups at rest.
+    /// Credits of groups at rest.
     pub(crate) fn new(groups: u32) -> Self {
         Self((0..groups).map(|_| Group::default()).collect())
     }
@@ -79,7 +79,7 @@ impl Credits {
         }
     }
 
-    /// Waits until the host may program a unit.
+    /// Waits until the host may program a unit of the group.
     pub(crate) async fn wait(&self, sim: &Sim, group: u32) {
         let group = &self.0[group as usize];
         while group.is_paced.get() && group.pages.get() <= 0 {
