@@ -286,6 +286,14 @@ pub(crate) const EXAMPLES: &[(&str, &[&str])] = &[
     ),
     ("cache clear", &["flashloom cache clear"]),
     (
+        "powercut",
+        &[
+            "flashloom powercut --check 'grep -q done state || test ! -s state' -- sh -c 'echo done > state; sync state'",
+            "flashloom powercut --on f2fs@block --every 20 --check ./check.sh --save app.calls -- ./app",
+            "flashloom powercut --recording app.calls --check ./check.sh --at 1234",
+        ],
+    ),
+    (
         "crash",
         &[
             "flashloom crash ext4@block --points 50",

@@ -35,6 +35,7 @@ mod output;
 mod past;
 mod patience;
 mod play;
+mod powercut;
 mod progress;
 mod rank;
 mod record;
@@ -104,6 +105,7 @@ enum Command {
     #[command(subcommand)]
     Cache(cache::Command),
     Crash(crash::Crash),
+    Powercut(powercut::Powercut),
     Soak(soak::Soak),
     Memory(memory::Memory),
     Reproduce(reproduce::Reproduce),
@@ -123,6 +125,7 @@ impl Command {
             Self::Shim(shim) => shim.run(),
             Self::Fsck(fsck) => fsck.run(),
             Self::Crash(crash) => crash.run(),
+            Self::Powercut(powercut) => powercut.run(),
             Self::Play(play) => play.run(),
             Self::Soak(soak) => soak.run(),
             Self::Reproduce(reproduce) => reproduce.run(),
@@ -142,6 +145,7 @@ impl Command {
             | Self::Shim(_)
             | Self::Fsck(_)
             | Self::Crash(_)
+            | Self::Powercut(_)
             | Self::Play(_)
             | Self::Soak(_)
             | Self::Reproduce(_)

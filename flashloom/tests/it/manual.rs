@@ -63,6 +63,7 @@ const NOT_RUN: &[&str] = &[
     "man",
     "memory",
     "mount",
+    "powercut",
     "record",
     "serve",
     "shim",

@@ -80,7 +80,7 @@ mod zones;
 pub use answer::VolumeFs;
 pub use drive::{DRIVE_NAME, DriveFs};
 pub use options::MountOptions;
-pub use session::{End, MountError, Mounted, Show, mount};
+pub use session::{End, MountError, Mounted, Show, mount, mount_alone};
 pub use translate::timestamp;
 pub use tree::{Tree, TreeFs};
 pub use volume::{CloseError, Volume};

@@ -12,7 +12,7 @@ use nix::mount::{MntFlags, umount2};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::Builder;
 use std::time::Duration;
 
@@ -22,6 +22,9 @@ const THREADS: usize = 2;
 
 /// Time that the end of an unused mount may take before it is reported as busy.
 const GRACE: Duration = Duration::from_millis(500);
+
+/// Time that an ended mount waits for its users before it is left to them.
+const LEAVE: Duration = Duration::from_secs(5);
 
 /// Reasons why a mount failed.
 #[derive(Debug, thiserror::Error)]
@@ -86,6 +89,29 @@ pub fn mount(
     show: Show<'_>,
     signals: Signals,
 ) -> Result<Mounted, MountError> {
+    let (mounted, signalled) = begin(filesystem, dir, show)?;
+    signals.watch(move |_| signalled.send(Event::Signal).is_ok())?;
+    Ok(mounted)
+}
+
+/// Mounts `filesystem` on `dir` until it is unmounted, or ended by [`Mounted::end`].
+///
+/// # Errors
+/// As [`mount`].
+pub fn mount_alone(
+    filesystem: impl Filesystem,
+    dir: &Path,
+    show: Show<'_>,
+) -> Result<Mounted, MountError> {
+    begin(filesystem, dir, show).map(|(mounted, _)| mounted)
+}
+
+/// Mounts `filesystem`; the second value sends further events to the mount.
+fn begin(
+    filesystem: impl Filesystem,
+    dir: &Path,
+    show: Show<'_>,
+) -> Result<(Mounted, Sender<Event>), MountError> {
     if !dir.is_dir() {
         return Err(MountError::NoDirectory(dir.to_owned()));
     }
@@ -96,14 +122,13 @@ pub fn mount(
     let session = Session::new(filesystem, dir, &config(show)).map_err(refused)?;
     let (happened, events) = channel();
     let signalled = happened.clone();
-    signals.watch(move |_| signalled.send(Event::Signal).is_ok())?;
     let run = move || {
         // The receiver is gone only if the process is about to end.
         let _ = happened.send(Event::Over(session.run()));
     };
     Builder::new().name("fuse".to_owned()).spawn(run)?;
     let dir = dir.to_owned();
-    Ok(Mounted { events, dir })
+    Ok((Mounted { events, dir }, signalled))
 }
 
 fn config(show: Show<'_>) -> Config {
@@ -128,6 +153,19 @@ fn config(show: Show<'_>) -> Config {
 }
 
 impl Mounted {
+    /// Unmounts the file system, which writes back what the kernel caches. Files that are still
+    /// open then stay usable until their processes close them.
+    ///
+    /// # Errors
+    /// If the mount cannot be ended, or the connection to the kernel broke.
+    pub fn end(self) -> io::Result<()> {
+        detach(&self.dir)?;
+        match self.events.recv_timeout(LEAVE) {
+            Ok(Event::Over(result)) => result,
+            Ok(Event::Signal) | Err(_) => Ok(()),
+        }
+    }
+
     /// Waits for the end. Calls `busy` if a signal arrived and the mount is still in use.
     ///
     /// # Errors

@@ -58,11 +58,17 @@ pub trait Subject {
         Vec::new()
     }
 
+    /// Number of instants so far at which the run began or ended to make something durable, for
+    /// [`Points::Marks`].
+    fn marks(&self, _live: &Self::Live) -> u64 {
+        0
+    }
+
     /// Powers the system on from `left`, as tasks of `kernel`.
     fn power_on(&self, kernel: &Kernel, left: Self::Left) -> Self::Recovering;
 
-    /// Judges a recovery that has ended. `live` has the promises that were made until `cut`. One
-    /// recovery is judged for every cut that left the state from which it began, and stays as it is.
+    /// Judges a recovery that has ended. `live` has the promises that were made until `cut`, whose
+    /// recovery was cut too if it says so. One recovery is judged for every cut that left the state from which it began, and stays as it is.
     fn judge(&self, live: &Self::Live, recovered: &Self::Recovering, cut: Cut) -> Verdict;
 }
 
@@ -314,7 +320,7 @@ pub fn explore_while<S: Subject>(
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Exploration {
     let mut found = Exploration::default();
-    let (events, end) = measure(subject, &mut found);
+    let (events, marks, end) = measure(subject, points, &mut found);
     (found.runs, found.events) = (1, events);
     match end {
         End::Done => {}
@@ -327,7 +333,7 @@ pub fn explore_while<S: Subject>(
             found.note(cut, corrupt("the workload came to rest before its end"));
         }
     }
-    let chosen = points.choose(events, seed);
+    let chosen = points.choose(events, marks, seed);
     let kernel = Kernel::new();
     let live = subject.start(&kernel);
     let mut explorer = Explorer {
@@ -370,12 +376,22 @@ enum End {
     Bound(Bound),
 }
 
-/// Events of a run that is not cut, and how it ends.
-fn measure<S: Subject>(subject: &S, found: &mut Exploration) -> (u64, End) {
+/// Events of a run that is not cut, those with a mark if `points` needs them, and how the run ends.
+fn measure<S: Subject>(
+    subject: &S,
+    points: &Points,
+    found: &mut Exploration,
+) -> (u64, Vec<u64>, End) {
     let kernel = Kernel::new();
     let live = subject.start(&kernel);
     let bounds = subject.bounds();
+    let is_marked = *points == Points::Marks;
+    let (mut marks, mut met) = (Vec::new(), 0);
     let end = loop {
+        if is_marked && subject.marks(&live) > met {
+            met = subject.marks(&live);
+            marks.push(kernel.sim().events());
+        }
         if subject.is_done(&live) {
             break End::Done;
         }
@@ -388,7 +404,7 @@ fn measure<S: Subject>(subject: &S, found: &mut Exploration) -> (u64, End) {
         }
     };
     found.failed_calls = subject.failed(&live);
-    (kernel.sim().events(), end)
+    (kernel.sim().events(), marks, end)
 }
 
 impl Bounds {
@@ -432,25 +448,29 @@ impl<S: Subject> Explorer<'_, S> {
     fn cut(&mut self, live: &S::Live, event: u64) {
         let left = self.subject.cut(live);
         self.found.meet(self.subject.meets(live));
-        let (events, verdict) = self.recover(live, left.clone(), event);
+        let cut = Cut {
+            event,
+            recovery: None,
+        };
+        let (events, verdict) = self.recover(live, left.clone(), cut);
         self.found.recovery_events = events;
         let wanted = self.points.recovery(event, events, self.seed);
         if wanted.is_none() || !matches!(self.points, Points::One(_)) {
-            let recovery = None;
-            self.found.note(Cut { event, recovery }, verdict);
+            self.found.note(cut, verdict);
         }
         let Some(recovery) = wanted else { return };
         let (left, met) = cut_recovery(self.subject, left, recovery);
         self.found.meet(met);
-        let (_, verdict) = self.recover(live, left, event);
         let recovery = Some(recovery);
-        self.found.note(Cut { event, recovery }, verdict);
+        let cut = Cut { event, recovery };
+        let (_, verdict) = self.recover(live, left, cut);
+        self.found.note(cut, verdict);
         self.found.recoveries += 1;
     }
 
     /// Recovers from `left`, unless a recent recovery began with an equal state, and judges the
     /// result; returns the events of the recovery as well.
-    fn recover(&mut self, live: &S::Live, left: S::Left, event: u64) -> (u64, Verdict) {
+    fn recover(&mut self, live: &S::Live, left: S::Left, cut: Cut) -> (u64, Verdict) {
         let known = self.recent.iter().position(|recent| recent.left == left);
         let recovered = match known.and_then(|known| self.recent.remove(known)) {
             Some(recovered) => recovered,
@@ -458,10 +478,6 @@ impl<S: Subject> Explorer<'_, S> {
                 self.found.recovered += 1;
                 Recovered::from(self.subject, left)
             }
-        };
-        let cut = Cut {
-            event,
-            recovery: None,
         };
         let verdict = match &recovered.endless {
             Some(what) => corrupt(what),

@@ -102,7 +102,7 @@ impl Shown {
     }
 
     /// Every name with its directory, in the order of the directories' inodes.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (Ino, &[u8], &Seen)> {
+    pub fn iter(&self) -> impl Iterator<Item = (Ino, &[u8], &Seen)> {
         self.0
             .iter()
             .map(|((dir, name), seen)| (*dir, &name[..], seen))

@@ -23,6 +23,11 @@
 //!
 //! [`Units`] records the versions of each unit of 4 KiB and judges which of them are shown.
 //!
+//! # How calls are repeated
+//!
+//! A [`Recorder`] and its [`Tape`] make a [`Recording`] of the calls on a mount, with contents and
+//! with the output of the program between them; [`play()`] repeats it on a mount whose power is cut.
+//!
 //! # Invariants
 //!
 //! - A run, its points and its cuts in recovery are functions of the subject and
@@ -32,6 +37,7 @@
 mod adopt;
 mod alone;
 mod attributes;
+mod calls;
 mod chronicle;
 mod explore;
 mod file;
@@ -45,6 +51,7 @@ mod witness;
 
 pub use self::units::{Contents, Units};
 pub use attributes::Attributes;
+pub use calls::{Call, CodeError, Name, Owned, Played, Recorder, Recording, Tape, play};
 pub use chronicle::{Chronicle, Leads, Ticket};
 pub use explore::{
     Bound, Bounds, Exploration, Failure, Fault, Progress, Recovering, Subject, Verdict,

@@ -2,6 +2,7 @@
 
 use sim::Seed;
 use std::fmt;
+use std::num::NonZeroU64;
 use std::str::FromStr;
 
 /// Recovery is cut as well at one point in four.
@@ -54,16 +55,33 @@ pub enum Points {
     All,
     /// This number of events, chosen by the seed; all if the run has no more.
     Some(u64),
+    /// The events after which the subject has made more durable ([`crate::Subject::marks`]), and
+    /// the end of the run. No recovery is cut.
+    Marks,
+    /// The start, every event so many after the one before, and the end of the run. No recovery is
+    /// cut.
+    Every(NonZeroU64),
     /// This cut alone, as a failure names it.
     One(Cut),
 }
 
 impl Points {
-    /// The events, ascending, of a run that has `events`.
+    /// The events, ascending, of a run that has `events`, and made more durable before `marks`.
     #[must_use]
-    pub fn choose(&self, events: u64, seed: Seed) -> Vec<u64> {
+    pub fn choose(&self, events: u64, marks: Vec<u64>, seed: Seed) -> Vec<u64> {
+        let ended = |mut chosen: Vec<u64>| {
+            if chosen.last() != Some(&events) {
+                chosen.push(events);
+            }
+            chosen
+        };
         match *self {
             Self::One(cut) => vec![cut.event],
+            Self::Marks => ended(marks),
+            Self::Every(every) => {
+                let every = usize::try_from(every.get()).unwrap_or(usize::MAX);
+                ended((0..=events).step_by(every).collect())
+            }
             Self::Some(most) if most < events => sample(most, events, seed),
             Self::All | Self::Some(_) => (0..=events).collect(),
         }
@@ -73,8 +91,10 @@ impl Points {
     /// its `events`.
     #[must_use]
     pub fn recovery(&self, event: u64, events: u64, seed: Seed) -> Option<u64> {
-        if let Self::One(cut) = self {
-            return cut.recovery;
+        match self {
+            Self::One(cut) => return cut.recovery,
+            Self::Marks | Self::Every(_) => return None,
+            Self::All | Self::Some(_) => {}
         }
         let mut rng = seed.stream(&format!("recovery {event}"));
         (events > 0 && rng.below(RECOVERY_IN) == 0).then(|| rng.below(events))
@@ -103,19 +123,37 @@ mod tests {
 
     #[test]
     fn a_sample_is_distinct_ascending_and_spread() {
-        let chosen = Points::Some(100).choose(10_000, Seed(1));
+        let chosen = Points::Some(100).choose(10_000, Vec::new(), Seed(1));
         assert_eq!(chosen.len(), 100);
         assert!(chosen.is_sorted_by(|a, b| a < b));
         let early = chosen.iter().filter(|&&event| event < 5_000).count();
         assert!((30..=70).contains(&early), "{early}");
-        assert_eq!(Points::Some(100).choose(10_000, Seed(1)), chosen);
-        assert_ne!(Points::Some(100).choose(10_000, Seed(2)), chosen);
+        assert_eq!(
+            Points::Some(100).choose(10_000, Vec::new(), Seed(1)),
+            chosen
+        );
+        assert_ne!(
+            Points::Some(100).choose(10_000, Vec::new(), Seed(2)),
+            chosen
+        );
     }
 
     #[test]
     fn a_short_run_is_tried_whole_and_so_is_its_end() {
-        assert_eq!(Points::Some(9).choose(3, Seed(1)), [0, 1, 2, 3]);
-        assert_eq!(Points::All.choose(2, Seed(1)), [0, 1, 2]);
+        assert_eq!(Points::Some(9).choose(3, Vec::new(), Seed(1)), [0, 1, 2, 3]);
+        assert_eq!(Points::All.choose(2, Vec::new(), Seed(1)), [0, 1, 2]);
+    }
+
+    #[test]
+    fn marks_and_steps_end_with_the_run() {
+        assert_eq!(Points::Marks.choose(9, vec![2, 5], Seed(1)), [2, 5, 9]);
+        assert_eq!(Points::Marks.choose(5, vec![2, 5], Seed(1)), [2, 5]);
+        let three = NonZeroU64::new(3).expect("not zero");
+        assert_eq!(
+            Points::Every(three).choose(7, vec![], Seed(1)),
+            [0, 3, 6, 7]
+        );
+        assert_eq!(Points::Marks.recovery(2, 50, Seed(3)), None);
     }
 
     #[test]

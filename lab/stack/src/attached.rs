@@ -36,6 +36,8 @@ pub struct Attached {
     /// Postponed work of a drive that acknowledges flushes without performing them.
     lies: Option<Rc<Lies>>,
     losses: Rc<Losses>,
+    /// Begun and ended flushes, and ended writes with FUA.
+    flushes: Rc<Cell<u64>>,
 }
 
 /// The reason why the mapping or the layer above a drive cannot be used.
@@ -78,6 +80,7 @@ impl Attached {
             keeps: Rc::default(),
             lies: None,
             losses: Rc::default(),
+            flushes: Rc::default(),
         })
     }
 
@@ -91,6 +94,7 @@ impl Attached {
             keeps: Rc::default(),
             lies: None,
             losses: Rc::default(),
+            flushes: Rc::default(),
         }
     }
 
@@ -133,12 +137,22 @@ impl Attached {
             keeps: Rc::clone(&self.keeps),
             lies: self.lies.clone(),
             losses: Rc::clone(&self.losses),
+            flushes: Rc::clone(&self.flushes),
         }
     }
 
     /// Failures of the medium that commands from here have met.
     pub(crate) fn losses(&self) -> &Losses {
         &self.losses
+    }
+
+    /// Number of instants so far at which a flush began or ended, or a write with FUA ended.
+    pub(crate) fn flushes(&self) -> u64 {
+        self.flushes.get()
+    }
+
+    fn mark(&self) {
+        self.flushes.set(self.flushes.get() + 1);
     }
 
     /// The drive and its queue pairs.
@@ -336,6 +350,9 @@ impl BlockPort for Attached {
                 write.await
             }
         };
+        if fua {
+            self.mark();
+        }
         self.losses.note_other(written)
     }
 
@@ -352,6 +369,7 @@ impl BlockPort for Attached {
     }
 
     async fn flush(&self) -> Result<(), IoError> {
+        self.mark();
         let flushed = match &self.layer {
             _ if self.lies.is_some() => Ok(()),
             Some(layer) => match layer.command(&self.below).await {
@@ -360,6 +378,7 @@ impl BlockPort for Attached {
             },
             None => self.below.flush().await,
         };
+        self.mark();
         self.losses.note_other(flushed)
     }
 }

@@ -5,7 +5,7 @@
 //! since units are judged; overlapping ones are serialized.
 
 use super::prepare::refused;
-use super::subject::{Left, can_fail, met};
+use super::setup::{Left, can_fail, met};
 use super::{Cuts, disorder};
 use crate::attached::Attached;
 use crate::error::StackError;

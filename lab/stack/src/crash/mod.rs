@@ -8,7 +8,11 @@
 mod again;
 mod blocks;
 mod prepare;
+mod program;
+mod setup;
 mod subject;
+
+pub use program::{Check, Fresh, State};
 
 use crate::error::StackError;
 use crate::hosts::{self, AnyHost, Behaviour};

@@ -5,21 +5,21 @@
 
 use super::again::use_again;
 use super::prepare::{Rest, kept, now, prepare, refused, start};
+use super::setup::{Left, Recovery, Setup, can_fail, met};
 use super::{Cuts, cache, disorder};
 use crate::attached::Attached;
 use crate::error::StackError;
 use crate::files::{Drive as Threads, Origins, ready};
-use crate::hosts::{AnyHost, Host, Memory};
+use crate::hosts::{AnyHost, Host};
 use crate::image::DriveImage;
 use crate::layer::Kind;
-use crate::plan::Plan;
-use crash::{Chronicle, Cut, Fault, Recovering, Scribe, Shown, Subject, Verdict, Witness};
-use host::{BlockDevice, Pm, Posted};
-use sim::{Kernel, Rng, Seed, Sim};
+use crash::{Chronicle, Cut, Fault, Scribe, Subject, Verdict, Witness};
+use host::Pm;
+use sim::{Kernel, Seed, Sim};
 use ssd::{Drive, DriveConfig, DriveMedia};
-use std::cell::{Cell, OnceCell, RefCell};
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use vfs::{Body, CacheConfig, Clock, Compute, Vfs};
+use vfs::{CacheConfig, Clock, Compute, Vfs};
 use workload::files::{FileWorkload, Source as Calls};
 
 /// Prefix of the paths of files in the snapshot.
@@ -27,13 +27,9 @@ const KEPT_AT: &[u8] = b"/kept/";
 
 /// A file system under a file workload.
 pub(super) struct Files {
-    host: AnyHost,
-    plan: Plan,
+    setup: Setup,
     outside: u64,
-    cache: CacheConfig,
     lies: bool,
-    /// Choices of a volatile cache in front of the drive; none without one.
-    disorder: Option<Rng>,
     skips_fences: bool,
     workload: FileWorkload,
     /// Contents of the drive, with the tree of the workload.
@@ -51,61 +47,12 @@ pub(super) struct Live {
     done: Rc<Cell<bool>>,
 }
 
-/// Remains of a power cut: the drive's contents, the in-flight cache lines that arrived, and the
-/// persistent memory.
-#[derive(Clone, PartialEq)]
-pub(super) struct Left {
-    pub(super) media: DriveMedia,
-    pub(super) memory: Memory,
-    pub(super) arrived: Vec<Posted>,
-    /// Whether the medium has failed a read of metadata before the cut.
-    pub(super) lost_metadata: bool,
-    /// Whether a mapping that was mounted before the cut may lack versions.
-    pub(super) unread: bool,
-}
-
-impl Left {
-    pub(super) fn of(sim: &Sim, port: &Attached) -> Self {
-        let device = port.device();
-        let mut rng = Seed(sim.events()).stream("arriving");
-        Self {
-            arrived: device.arriving(&mut rng),
-            memory: port.memory_at_power_cut(&mut rng),
-            media: device.drive().at_power_cut(),
-            lost_metadata: port.losses().metadata() > 0,
-            unread: port.has_unread(),
-        }
-    }
-}
-
-/// Whether the flash of `drive` is one that loses data or runs out of good blocks. Without that no
-/// finding is the medium's.
-pub(super) const fn can_fail(drive: &DriveConfig) -> bool {
-    let faults = drive.faults;
-    let rates = faults.factory_bad_blocks as u64
-        + faults.program_failures as u64
-        + faults.erase_failures as u64
-        + faults.read_retries as u64;
-    rates > 0 || faults.wear_out
-}
-
 /// Counts all findings so far for the medium of `drive`, if that can fail.
 fn excuse(drive: &DriveConfig, verdict: &mut Verdict) {
     if can_fail(drive) {
         let faults = verdict.faults.iter_mut();
         faults.for_each(|(fault, _)| *fault = Fault::Media);
     }
-}
-
-/// A recovery after a power cut.
-pub(super) struct Recovery {
-    sim: Sim,
-    left: Left,
-    /// The drive, once its firmware has recovered, and its contents at that time.
-    device: Rc<RefCell<Option<(Attached, Rest)>>>,
-    shown: Rc<RefCell<Option<Result<Shown, String>>>>,
-    /// Structural problems of the recovered file system, once they were looked for.
-    checked: OnceCell<Vec<(Fault, String)>>,
 }
 
 impl Files {
@@ -133,12 +80,14 @@ impl Files {
         past.set_torn(promises.torn && plan.drive.zones.is_none());
         past.adopt(&shown);
         Ok(Self {
-            host,
-            plan,
+            setup: Setup {
+                host,
+                plan,
+                cache,
+                disorder: disorder(cuts),
+            },
             outside: cuts.outside,
-            cache,
             lies: cuts.lies,
-            disorder: disorder(cuts),
             skips_fences: cuts.skips_fences,
             workload,
             media,
@@ -158,29 +107,13 @@ impl Files {
     }
 
     fn fail(&self, problem: impl std::fmt::Display) {
-        let failure = refused(&self.plan, problem);
+        let failure = refused(&self.setup.plan, problem);
         self.failure.borrow_mut().get_or_insert(failure);
-    }
-
-    fn ready(&self, kernel: &Kernel, media: &DriveMedia) -> Drive {
-        let seed = Seed(self.plan.seed);
-        let drive = Drive::ready(&kernel.sim(), &self.plan.drive, media.clone(), seed);
-        let drive = drive.expect("the configuration was built before");
-        drive.follow(self.plan.policies.clone());
-        drive
-    }
-
-    fn attach(&self, sim: &Sim, drive: &Drive, memory: Memory, lies: bool) -> Attached {
-        let device = BlockDevice::new(sim, self.plan.host, drive.clone());
-        let device = device.expect("the host was built before");
-        let memory = (self.host.memory(), memory);
-        let port = Attached::of(sim, &device, &self.plan.stack, memory);
-        port.expect("there was place for it before").lying(lies)
     }
 
     /// The image of `drive` that a file system sees.
     fn image<'a>(&self, drive: &'a Drive) -> Result<DriveImage<'a>, String> {
-        match Kind::of(&self.plan.stack) {
+        match Kind::of(&self.setup.plan.stack) {
             None => Ok(DriveImage::new(drive)),
             Some(_) => DriveImage::through_layer(drive).map_err(|error| error.to_string()),
         }
@@ -190,7 +123,7 @@ impl Files {
     /// the check met a block that the medium has lost.
     fn check(&self, drive: &Drive, when: &str) -> Vec<(Fault, String)> {
         let (findings, lost) = match self.image(drive) {
-            Ok(image) => (self.host.check(&image), image.has_met_lost()),
+            Ok(image) => (self.setup.host.check(&image), image.has_met_lost()),
             Err(error) => (vec![error], drive.flash_counters().uncorrectable > 0),
         };
         let fault = self.fault(lost);
@@ -202,7 +135,7 @@ impl Files {
 
     /// The kind of a finding, which the medium explains if it `lost` something.
     fn fault(&self, lost: bool) -> Fault {
-        match lost && can_fail(&self.plan.drive) {
+        match lost && can_fail(&self.setup.plan.drive) {
             true => Fault::Media,
             false => Fault::Corrupt,
         }
@@ -211,9 +144,9 @@ impl Files {
     /// Uses the recovered file system again, and adds the problems found to `verdict`.
     fn use_again(&self, recovered: Rest, verdict: &mut Verdict) {
         let kernel = Kernel::new();
-        let drive = self.ready(&kernel, &recovered.0);
-        let (host, sim, cache) = (self.host.clone(), kernel.sim(), self.cache);
-        let device = self.attach(&sim, &drive, recovered.1, false);
+        let drive = self.setup.ready(&kernel, &recovered.0);
+        let (host, sim, cache) = (self.setup.host.clone(), kernel.sim(), self.setup.cache);
+        let device = self.setup.attach(&sim, &drive, recovered.1, false);
         let used = device.clone();
         let wrong = kernel.block_on(async move {
             let mounted = match ready(&device, None).await {
@@ -248,8 +181,8 @@ impl Files {
     fn ask_outside(&self, recovered: &Drive, before: Rest, verdict: &mut Verdict) {
         let kernel = Kernel::new();
         let memory = before.1;
-        let before = self.ready(&kernel, &before.0);
-        let port = self.attach(&kernel.sim(), &before, memory, false);
+        let before = self.setup.ready(&kernel, &before.0);
+        let port = self.setup.attach(&kernel.sim(), &before, memory, false);
         // The host's mapping shows the remains of the cut only once it is mounted.
         let mapped = port.clone();
         let opened = kernel.block_on(async move { mapped.open().await });
@@ -263,7 +196,10 @@ impl Files {
         ];
         for (drive, recover, when) in asked {
             let (said, lost) = match self.image(drive) {
-                Ok(image) => (self.host.ask_outside(&image, recover), image.has_met_lost()),
+                Ok(image) => (
+                    self.setup.host.ask_outside(&image, recover),
+                    image.has_met_lost(),
+                ),
                 Err(error) => (Ok(Some(error)), drive.flash_counters().uncorrectable > 0),
             };
             match said {
@@ -277,36 +213,6 @@ impl Files {
             }
         }
     }
-}
-
-/// States of the drive and of all that is above it that a power cut could hit now.
-pub(super) fn met(port: &Attached) -> Vec<&'static str> {
-    let device = port.device();
-    let log = device.drive().log_state().unwrap_or_default();
-    let layer = port.layer().map(remap::Remap::metrics).unwrap_or_default();
-    let all = [
-        (
-            "a drive that has become read-only",
-            device.drive().is_read_only(),
-        ),
-        ("stores on their way", device.has_posted()),
-        ("lines of open transactions", log.open_lines > 0),
-        ("commits in the log", log.commits > 0),
-        ("a cleaning under way", log.is_cleaned),
-        ("a store that waits for a full log", log.stores_wait),
-        ("a commit that waits for a full log", log.commits_wait),
-        ("a recovery of the log under way", log.is_unrecovered),
-        ("stores to persistent memory", port.has_unflushed()),
-        (
-            "a layer that has cleaned",
-            layer.passes + layer.foreground_passes > 0,
-        ),
-        ("a layer with a checkpoint", layer.checkpoints > 0),
-        ("a layer that dropped tables", layer.tables_dropped > 0),
-    ];
-    let all = all.into_iter().chain(port.meets());
-    let met = all.filter(|(_, is_met)| *is_met);
-    met.map(|(what, _)| what).collect()
 }
 
 /// Mounts the file system, and runs the workload on it.
@@ -328,28 +234,6 @@ async fn work(
     Ok(())
 }
 
-/// Recovers the drive, mounts the file system, reads all files, and unmounts.
-/// On a drive that `fails` pages of contents may be missing.
-async fn recover(
-    host: AnyHost,
-    (sim, device): (Sim, Attached),
-    fails: bool,
-) -> Result<Shown, String> {
-    if let Err(error) = ready(&device, None).await {
-        device.losses().found(device.is_failing());
-        return Err(error);
-    }
-    let body = host.mount(&sim, &device, now()).await?;
-    let shown = match fails {
-        true => Shown::read_despite(&body, &|| device.losses().contents()).await,
-        false => Shown::read(&body).await,
-    };
-    let shown = shown.map_err(|e| e.to_string())?;
-    body.unmount().await.map_err(|e| e.to_string())?;
-    device.empty_cache().await.map_err(|e| e.to_string())?;
-    Ok(shown)
-}
-
 impl Subject for Files {
     type Live = Live;
     type Left = Left;
@@ -357,9 +241,11 @@ impl Subject for Files {
 
     fn start(&self, kernel: &Kernel) -> Live {
         let Rest(media, memory) = &self.media;
-        let drive = self.ready(kernel, media);
-        let port = self.attach(&kernel.sim(), &drive, memory.clone(), self.lies);
-        let port = port.reordering(&kernel.sim(), self.disorder.clone());
+        let drive = self.setup.ready(kernel, media);
+        let port = self
+            .setup
+            .attach(&kernel.sim(), &drive, memory.clone(), self.lies);
+        let port = port.reordering(&kernel.sim(), self.setup.disorder.clone());
         let skipping = port.memory().filter(|_| self.skips_fences);
         skipping.into_iter().for_each(Pm::skip_fences);
         let live = Live {
@@ -368,7 +254,7 @@ impl Subject for Files {
             chronicle: Rc::new(RefCell::new(self.past.clone())),
             done: Rc::default(),
         };
-        let source = match self.workload.open(Seed(self.plan.seed)) {
+        let source = match self.workload.open(Seed(self.setup.plan.seed)) {
             Ok(source) => source,
             Err(error) => {
                 self.fail(error);
@@ -377,7 +263,11 @@ impl Subject for Files {
             }
         };
         let on = (kernel.sim(), port);
-        let (host, done, cache) = (self.host.clone(), Rc::clone(&live.done), self.cache);
+        let (host, done, cache) = (
+            self.setup.host.clone(),
+            Rc::clone(&live.done),
+            self.setup.cache,
+        );
         let chronicle = Rc::clone(&live.chronicle);
         kernel.sim().spawn_detached(async move {
             // The first cut finds a failed mount.
@@ -408,35 +298,7 @@ impl Subject for Files {
     }
 
     fn power_on(&self, kernel: &Kernel, left: Left) -> Recovery {
-        let recovery = Recovery {
-            sim: kernel.sim(),
-            left: left.clone(),
-            device: Rc::default(),
-            shown: Rc::default(),
-            checked: OnceCell::new(),
-        };
-        let (sim, config, host_config) = (kernel.sim(), self.plan.drive.clone(), self.plan.host);
-        let (host, seed) = (self.host.clone(), Seed(self.plan.seed));
-        let (stack, policies) = (self.plan.stack.clone(), self.plan.policies.clone());
-        let (powered, shown) = (Rc::clone(&recovery.device), Rc::clone(&recovery.shown));
-        let disorder = self.disorder.clone();
-        let fails = can_fail(&self.plan.drive);
-        kernel.sim().spawn_detached(async move {
-            let drive = Drive::power_on(&sim, &config, left.media, seed).await;
-            let drive = drive.expect("the configuration was built before");
-            drive.follow(policies);
-            let before = Rest(drive.at_power_cut(), left.memory.clone());
-            let device = BlockDevice::after_cut(&sim, host_config, drive, left.arrived);
-            let device = device.expect("the host was built before");
-            let memory = (host.memory(), left.memory);
-            let device = Attached::of(&sim, &device, &stack, memory);
-            let device = device.expect("there was place for it before");
-            let device = device.reordering(&sim, disorder);
-            *powered.borrow_mut() = Some((device.clone(), before));
-            let outcome = recover(host, (sim, device), fails).await;
-            *shown.borrow_mut() = Some(outcome);
-        });
-        recovery
+        self.setup.power_on(kernel, left)
     }
 
     fn judge(&self, live: &Live, recovered: &Recovery, cut: Cut) -> Verdict {
@@ -460,10 +322,10 @@ impl Subject for Files {
         let checked = recovered.checked.get_or_init(|| self.check(drive, ""));
         verdict.faults.extend_from_slice(checked);
         if recovered.left.lost_metadata || recovered.left.unread {
-            excuse(&self.plan.drive, &mut verdict);
+            excuse(&self.setup.plan.drive, &mut verdict);
         }
         if self.outside > 0 && cut.event.is_multiple_of(self.outside) {
-            if self.host.has_outside() {
+            if self.setup.host.has_outside() {
                 self.ask_outside(drive, before.clone(), &mut verdict);
             }
             let mut rng = Seed(cut.event).stream("memory");
@@ -471,7 +333,7 @@ impl Subject for Files {
             self.use_again(Rest(drive.at_power_cut(), memory), &mut verdict);
         }
         if explains_all(device) {
-            excuse(&self.plan.drive, &mut verdict);
+            excuse(&self.setup.plan.drive, &mut verdict);
         }
         verdict
     }
@@ -480,30 +342,4 @@ impl Subject for Files {
 /// Whether the medium has failed a read of metadata, or a write, of a recovery.
 fn explains_all(device: &Attached) -> bool {
     device.losses().metadata() > 0 || device.losses().writes() > 0 || device.has_unread()
-}
-
-impl Recovering for Recovery {
-    type Left = Left;
-
-    fn is_done(&self) -> bool {
-        self.shown.borrow().is_some()
-    }
-
-    fn meets(&self) -> Vec<&'static str> {
-        let device = self.device.borrow();
-        device.iter().flat_map(|(device, _)| met(device)).collect()
-    }
-
-    fn cut(&self) -> Left {
-        match &*self.device.borrow() {
-            // Before its firmware is up, the drive writes nothing.
-            None => self.left.clone(),
-            Some((device, _)) => {
-                let mut left = Left::of(&self.sim, device);
-                left.lost_metadata |= self.left.lost_metadata;
-                left.unread |= self.left.unread;
-                left
-            }
-        }
-    }
 }
