@@ -186,6 +186,8 @@ impl<P: Persist> Body for ExtFs<P> {
         if is_dir && vfs::mutant::is("ext4-fsync-skips-directory") {
             return Ok(());
         }
+        // As in Linux, where the contents of a directory are journaled like its attributes.
+        let data_only = data_only && !is_dir;
         self.persist.force(last_change(inode, data_only)).await
     }
 

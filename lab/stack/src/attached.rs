@@ -456,6 +456,7 @@ impl DrivePort for Attached {
             zones,
             self.lies.is_some(),
             Rc::clone(&self.losses),
+            Rc::clone(&self.flushes),
         ))
     }
 }

@@ -6,6 +6,7 @@
 use crate::losses::Losses;
 use host::{Computing, Who, ZonedDevice, ZonedPort};
 use ssd::{Content, Sink, ZoneAction, ZoneInfo, ZoneLimits, ZoneStatus, ZoneUse};
+use std::cell::Cell;
 use std::rc::Rc;
 use units::{Extent, Lba, Ns, Refusals};
 
@@ -15,15 +16,27 @@ pub struct ZonePort {
     zones: ZonedDevice,
     lies: bool,
     losses: Rc<Losses>,
+    /// Begun and ended flushes, and ended writes with FUA, of this drive.
+    flushes: Rc<Cell<u64>>,
 }
 
 impl ZonePort {
-    pub(crate) const fn new(zones: ZonedDevice, lies: bool, losses: Rc<Losses>) -> Self {
+    pub(crate) const fn new(
+        zones: ZonedDevice,
+        lies: bool,
+        losses: Rc<Losses>,
+        flushes: Rc<Cell<u64>>,
+    ) -> Self {
         Self {
             zones,
             lies,
             losses,
+            flushes,
         }
+    }
+
+    fn mark_if(&self, forces: bool) {
+        self.flushes.set(self.flushes.get() + u64::from(forces));
     }
 }
 
@@ -57,6 +70,7 @@ impl ZonedPort for ZonePort {
     ) -> Result<(), ZoneStatus> {
         let fua = fua && !self.lies;
         let written = self.zones.write(extent, content, who, fua).await;
+        self.mark_if(fua);
         self.losses.note_other(written)
     }
 
@@ -70,6 +84,7 @@ impl ZonedPort for ZonePort {
     ) -> Result<Lba, ZoneStatus> {
         let fua = fua && !self.lies;
         let appended = self.zones.append(zone, sectors, content, who, fua).await;
+        self.mark_if(fua);
         self.losses.note_other(appended)
     }
 
@@ -77,6 +92,9 @@ impl ZonedPort for ZonePort {
         if self.lies {
             return Ok(());
         }
-        self.losses.note_other(self.zones.flush().await)
+        self.mark_if(true);
+        let flushed = self.zones.flush().await;
+        self.mark_if(true);
+        self.losses.note_other(flushed)
     }
 }

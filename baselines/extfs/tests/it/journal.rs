@@ -79,6 +79,23 @@ fn file_dropped_from_the_cache_is_durable_after_an_fsync() {
     }
 }
 
+/// SQLite commits by removing its journal, and forces the directory with `fdatasync`.
+#[test]
+fn removed_name_is_durable_after_an_fdatasync_of_its_directory() {
+    run(async move |sim| {
+        let (disk, vfs) = fresh(&sim, Ns::secs(30)).await;
+        let process = Process::new(&vfs, Access::root());
+        let create = OpenFlags::BOTH | OpenFlags::CREATE;
+        let fd = process.open(b"/file", create, 0o644).await.unwrap();
+        process.fsync(fd).await.unwrap();
+        process.close(fd).await.unwrap();
+        process.unlink(b"/file").await.unwrap();
+        let root = process.open(b"/", OpenFlags::READ, 0).await.unwrap();
+        process.fdatasync(root).await.unwrap();
+        assert_eq!(after_cut(&sim, &disk).await, Err(Errno::ENOENT));
+    });
+}
+
 /// Allocates or writes 64 KiB at a time until no space is left.
 async fn take_all(process: &Process<ExtFs<Jbd2>>, direct: bool) {
     let flags = OpenFlags::BOTH | OpenFlags::CREATE;

@@ -2,6 +2,7 @@
 
 mod bounds;
 mod brute;
+mod calls;
 mod chronicle;
 mod contents;
 mod explorer;

@@ -16,7 +16,7 @@ use crate::layer::Kind;
 use crash::{Chronicle, Cut, Fault, Scribe, Subject, Verdict, Witness};
 use host::Pm;
 use sim::{Kernel, Seed, Sim};
-use ssd::{Drive, DriveConfig, DriveMedia};
+use ssd::{Drive, DriveConfig};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use vfs::{CacheConfig, Clock, Compute, Vfs};
