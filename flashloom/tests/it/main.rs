@@ -18,6 +18,7 @@ mod past;
 mod placed;
 mod play;
 mod policies;
+mod powercut;
 mod record;
 mod refusals;
 mod remapped;
