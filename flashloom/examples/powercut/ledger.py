@@ -15,7 +15,7 @@ def work(synchronous):
     ledger = sqlite3.connect("ledger.db", isolation_level=None)
     ledger.execute("pragma synchronous=" + synchronous)
     ledger.execute("create table transfers (number integer primary key, note text)")
-    for number in range(10):
+    for number in range(6):
         ledger.execute("insert into transfers values (?, ?)", (number, "x" * 900))
         print("committed", number, flush=True)
     ledger.close()

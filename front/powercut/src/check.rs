@@ -28,7 +28,7 @@ const LEAVE: Duration = Duration::from_secs(1);
 /// End of a checker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Exit status 0.
+    /// The exit status is 0.
     Passed,
     /// Any other exit status.
     Failed(i32),

@@ -154,6 +154,7 @@ impl Found {
         let count = |n: u64| report::human::count(n as f64);
         let cuts = match (&self.every, &self.points, &self.at) {
             (Some(every), _, _) if every == "flush" => "every flush".to_owned(),
+            (Some(every), _, _) if every == "1" => "every event".to_owned(),
             (Some(every), _, _) => format!("every {every} events"),
             (_, Some(points), _) => format!("{points} events, seed {}", self.seed),
             (_, _, at) => format!("event {}", at.as_deref().unwrap_or_default()),

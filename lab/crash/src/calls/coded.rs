@@ -30,7 +30,7 @@ const ALLOCATIONS: [FallocateMode; 5] = [
     FallocateMode::Zero { keep_size: true },
 ];
 
-/// Bytes under construction.
+/// Bytes of a recording under construction.
 struct Writer(Vec<u8>);
 
 impl Writer {
@@ -327,41 +327,51 @@ impl Recording {
 mod tests {
     use super::*;
 
-    /// A recording with every kind of call.
-    fn every_kind() -> Recording {
-        let (dir, ino) = (Ino(2), Ino(1 << 40));
-        let at = Name {
-            dir,
+    const DIR: Ino = Ino(2);
+    const FILE: Ino = Ino(1 << 40);
+    const OWNED: Owned = Owned {
+        mode: 0o7_644,
+        uid: 1000,
+        gid: u32::MAX,
+    };
+
+    /// Calls of every kind that change names.
+    fn of_names() -> Vec<Call> {
+        let at = || Name {
+            dir: DIR,
             name: b"name".to_vec(),
         };
-        let owned = Owned {
-            mode: 0o7_644,
-            uid: 1000,
-            gid: u32::MAX,
-        };
-        let mut calls = vec![
+        vec![
             Call::Make {
-                at: at.clone(),
-                ino,
+                at: at(),
+                ino: FILE,
                 kind: FileKind::Symlink,
-                owned,
+                owned: OWNED,
                 rdev: 300,
                 target: b"elsewhere".to_vec(),
             },
             Call::Link {
-                at: at.clone(),
-                ino,
+                at: at(),
+                ino: FILE,
             },
             Call::Remove {
-                at: at.clone(),
-                ino,
+                at: at(),
+                ino: FILE,
                 is_dir: true,
             },
             Call::Rename {
-                from: at.clone(),
-                to: at,
+                from: at(),
+                to: at(),
                 exchange: true,
             },
+        ]
+    }
+
+    /// A recording with every kind of call.
+    fn every_kind() -> Recording {
+        let ino = FILE;
+        let mut calls = of_names();
+        calls.extend([
             Call::Write {
                 ino,
                 offset: u64::MAX,
@@ -371,17 +381,17 @@ mod tests {
             Call::Share {
                 from: ino,
                 span: 5..128,
-                to: dir,
+                to: DIR,
                 place: 4096,
             },
-            Call::Own { ino, owned },
+            Call::Own { ino, owned: OWNED },
             Call::Force {
                 ino,
                 data_only: true,
             },
             Call::ForceAll,
             Call::Print(b"saved 1\n".to_vec()),
-        ];
+        ]);
         calls.extend(ALLOCATIONS.map(|mode| Call::Allocate {
             ino,
             mode,
@@ -392,7 +402,7 @@ mod tests {
             name: b"user.a".to_vec(),
             value,
         }));
-        Recording { root: dir, calls }
+        Recording { root: DIR, calls }
     }
 
     #[test]

@@ -56,7 +56,7 @@ pub enum Call {
         ino: Ino,
         /// Kind of the file.
         kind: FileKind,
-        /// Permissions and owner.
+        /// Permissions and owner of the new file.
         owned: Owned,
         /// Device number, for a device; else 0.
         rdev: u32,
@@ -79,7 +79,7 @@ pub enum Call {
         /// Whether it is a directory.
         is_dir: bool,
     },
-    /// A rename.
+    /// A rename, or an exchange of two names.
     Rename {
         /// Place of the old name.
         from: Name,

@@ -154,6 +154,7 @@ impl Fresh {
         let (host, sim, cache) = (self.setup.host.clone(), kernel.sim(), self.setup.cache);
         let recording = recording.clone();
         let made = wait(&kernel, async move {
+            ready(&live, None).await?;
             let body = host.mount(&sim, &live, now()).await?;
             let vfs = Vfs::mount(&sim, body, cache, Clock::default(), Compute::free());
             let played = Played::default();
