@@ -136,7 +136,8 @@ fn same_command_finds_the_same_and_its_repetition_finds_the_first_failure() {
     let once = bench.run_words(&words);
     assert_eq!(once.code, Some(1), "{}", once.err);
     assert!(
-        once.out.contains(&format!("cut {event}, the earliest")),
+        once.out
+            .contains(&format!("cut {event}, the earliest, after ")),
         "{}",
         once.out
     );

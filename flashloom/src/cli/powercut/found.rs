@@ -35,6 +35,8 @@ pub(super) struct Case {
     status: Option<i32>,
     /// Last lines that the checker printed.
     pub(super) stderr: String,
+    /// Words on the last call before the cut; `None` if there is none.
+    pub(super) after: Option<String>,
 }
 
 impl Case {
@@ -51,6 +53,7 @@ impl Case {
             kind,
             status,
             stderr: checked.said,
+            after: None,
         }
     }
 
@@ -61,6 +64,7 @@ impl Case {
             kind: Kind::Unrecovered,
             status: None,
             stderr: error.to_owned(),
+            after: None,
         }
     }
 
@@ -84,6 +88,8 @@ pub(super) struct Failed {
     outcome: Kind,
     status: Option<i32>,
     stderr: String,
+    /// The last call before the cut.
+    after: Option<String>,
     repeat: String,
     #[serde(skip)]
     told: String,
@@ -139,6 +145,7 @@ impl Found {
             outcome: case.kind,
             status: case.status,
             stderr: case.stderr.clone(),
+            after: case.after.clone(),
             repeat: repeat(),
             told: case.told(),
         });
@@ -182,7 +189,10 @@ impl Found {
         let mut out = facts(lines, style);
         for (index, failed) in self.failures.iter().take(TOLD).enumerate() {
             let first = if index == 0 { ", the earliest" } else { "" };
-            out += &format!("\ncut {}{first}: the check {}\n", failed.cut, failed.told);
+            let after = failed.after.as_ref();
+            let after = after.map_or(String::new(), |call| format!(", after {call}"));
+            let Failed { cut, told, .. } = failed;
+            out += &format!("\ncut {cut}{first}{after}: the check {told}\n");
             for line in failed.stderr.lines() {
                 out += &format!("  {line}\n");
             }

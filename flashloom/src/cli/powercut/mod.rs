@@ -181,8 +181,9 @@ impl Powercut {
             let case = self.case(&checker, state);
             let mut checks = checks.borrow_mut();
             match case {
-                Ok(case) => {
+                Ok(mut case) => {
                     let wrong = (case.kind != Kind::Passed).then(|| case.told());
+                    case.after = recording.last_call(state.entries);
                     checks.cases.push(case);
                     wrong
                 }

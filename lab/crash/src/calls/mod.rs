@@ -17,6 +17,7 @@
 mod coded;
 mod play;
 mod record;
+mod told;
 
 pub use coded::CodeError;
 pub use play::{Played, play};

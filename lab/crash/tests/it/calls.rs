@@ -151,6 +151,31 @@ fn output_stands_behind_the_calls_before_it() {
 }
 
 #[test]
+fn last_call_is_told_with_its_paths() {
+    let (recording, _) = recorded();
+    let told = |entries| recording.last_call(entries);
+    assert_eq!(told(0), None);
+    assert_eq!(told(1).as_deref(), Some("mkdir dir"));
+    let all: Vec<String> = (1..=recording.calls.len()).filter_map(told).collect();
+    for expected in [
+        "create dir/file",
+        "write 9000 bytes at 0 to dir/file",
+        "fsync dir/file",
+        "punch a hole in dir/file",
+        "link dir/file to other",
+        "unlink dir/file",
+        "exchange a to b",
+        "rename b to dir/b",
+        "sync",
+    ] {
+        assert!(
+            all.iter().any(|told| told == expected),
+            "{expected}: {all:?}"
+        );
+    }
+}
+
+#[test]
 fn call_that_fails_again_is_counted() {
     let (recording, _) = recorded();
     let kernel = Kernel::new();

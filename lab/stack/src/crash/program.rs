@@ -50,6 +50,8 @@ pub struct State<'a> {
     pub tree: Result<&'a Shown, &'a str>,
     /// Root directory of the tree.
     pub root: Ino,
+    /// Entries of the recording that were done before the cut.
+    pub entries: usize,
     /// Output of the program before the cut.
     pub output: Vec<u8>,
 }
@@ -328,7 +330,8 @@ impl Subject for Program<'_, '_> {
             Some(Err(error)) => Err(error.as_str()),
             None => Err("recovery did not end"),
         };
-        let output = self.recording.output(live.played.entries());
+        let entries = live.played.entries();
+        let output = self.recording.output(entries);
         let mut hasher = DefaultHasher::new();
         (tree.map(Shown::digest), &output).hash(&mut hasher);
         let digest = hasher.finish();
@@ -337,6 +340,7 @@ impl Subject for Program<'_, '_> {
             cut,
             tree,
             root,
+            entries,
             output,
         };
         let mut known = self.known.borrow_mut();
