@@ -8,6 +8,7 @@ use engine::{Pace, Signals};
 use fuse::{End, Mounted};
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::num::NonZeroU32;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -20,6 +21,10 @@ pub(crate) struct Run {
     /// Time at which requests complete
     #[arg(long, value_enum, default_value_t = Latency::Off)]
     latency: Latency,
+    /// With --latency model: make each second of the drive this many seconds long, so that a slow
+    /// client keeps up with a fast drive; divide the client's times by it
+    #[arg(long, value_name = "N")]
+    dilate: Option<NonZeroU32>,
     /// Run in the background; return as soon as the drive is ready
     #[arg(long)]
     background: bool,
@@ -40,15 +45,23 @@ enum Latency {
 
 impl Run {
     /// The pace of virtual time.
-    pub(crate) fn pace(&self) -> Pace {
-        match self.latency {
-            Latency::Off => Pace::Free,
-            Latency::Model => Pace::Wall,
+    ///
+    /// # Errors
+    /// If a time is dilated that requests do not take.
+    pub(crate) fn pace(&self) -> Result<Pace, Failure> {
+        match (self.latency, self.dilate) {
+            (Latency::Off, None) => Ok(Pace::Free),
+            (Latency::Off, Some(_)) => Err(Failure::new(
+                "--dilate: expected --latency model, found --latency off".to_owned(),
+            )),
+            (Latency::Model, None) => Ok(Pace::Wall),
+            (Latency::Model, Some(factor)) => Ok(Pace::Dilated(factor)),
         }
     }
 
     /// Runs `work` in this process or in a background one.
     pub(crate) fn go(&self, work: impl FnOnce(Signals) -> Result<(), Failure>) -> Answer {
+        self.pace()?;
         if self.background {
             return start_in_background();
         }

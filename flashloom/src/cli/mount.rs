@@ -152,7 +152,7 @@ impl Mount {
         let found = file::load(&path, &file::open(&path, Access::Look)?)?.memory;
         kind.beside(found.map(PmMedia::of)).map_err(|e| at(&e))?;
         let started: Result<_, MountError> = Engine::start(
-            self.run.pace(),
+            self.run.pace()?,
             move |kernel| mount_on(kernel, (kind, host), &path, options),
             |kernel, volume: Rc<Volume<AnyBody>>| volume.close(kernel),
         );

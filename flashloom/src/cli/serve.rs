@@ -192,7 +192,7 @@ impl Serve {
         loop {
             let listener = self.nvme_tcp.map(bind).transpose()?;
             let identity = self.identity(allowed.clone());
-            let started = DriveBackend::start(&self.path, self.run.pace(), shown, identity);
+            let started = DriveBackend::start(&self.path, self.run.pace()?, shown, identity);
             let (engine, drive) = started.map_err(|e| Failure::at(&self.path, e))?;
             powered.set(Some(drive.part(Subsystem::device)));
             if signals.is_some() {

@@ -145,7 +145,7 @@ pub(super) fn mount(mount: &Mount, options: Options, signals: Signals) -> Result
     let at = |e: &dyn std::fmt::Display| Failure::at(&mount.path, e);
     let path = mount.path.clone();
     let started: Result<_, MountError> = Engine::start(
-        mount.run.pace(),
+        mount.run.pace()?,
         move |kernel| power_on(kernel, &path, options),
         |kernel, zones: Rc<Zones>| zones.close(kernel),
     );

@@ -146,10 +146,9 @@ struct Ready {
 
 impl Watch {
     pub(crate) fn new(pace: Pace, clock: WallClock) -> Self {
-        let is_paced = pace == Pace::Wall;
         Self {
             clock,
-            noted: is_paced.then(|| RefCell::new(Lateness::new())),
+            noted: pace.is_paced().then(|| RefCell::new(Lateness::new())),
             ready: RefCell::default(),
         }
     }

@@ -1,10 +1,11 @@
 //! The wall clock that paces virtual time.
 //!
 //! Invariants: under [`Pace::Wall`] an event happens at its time on the wall clock or later, never
-//! before; a simulation slower than the wall clock runs as fast as it can. Under [`Pace::Free`]
+//! before, and under [`Pace::Dilated`] at a multiple of it; a simulation slower than the wall clock runs as fast as it can. Under [`Pace::Free`]
 //! virtual time is never behind the wall clock, so that timestamps of files are right, and only
 //! waits longer than [`LEAP`] really take time.
 
+use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 use units::Ns;
 
@@ -17,6 +18,8 @@ pub enum Pace {
     Free,
     /// Requests take the time of the model on the wall clock.
     Wall,
+    /// As [`Pace::Wall`], with each second of virtual time this many seconds long.
+    Dilated(NonZeroU32),
 }
 
 /// Longest wait that [`Pace::Free`] skips. The longest wait of a drive is an erase of some 10 ms;
@@ -28,7 +31,20 @@ impl Pace {
     pub(crate) const fn leap(self) -> Ns {
         match self {
             Self::Free => LEAP,
-            Self::Wall => Ns::ZERO,
+            Self::Wall | Self::Dilated(_) => Ns::ZERO,
+        }
+    }
+
+    /// Whether the wall clock paces requests.
+    pub(crate) fn is_paced(self) -> bool {
+        self != Self::Free
+    }
+
+    /// Seconds on the wall clock of a second of virtual time.
+    fn dilation(self) -> u32 {
+        match self {
+            Self::Free | Self::Wall => 1,
+            Self::Dilated(factor) => factor.get(),
         }
     }
 }
@@ -41,28 +57,29 @@ const LATE: Duration = Duration::from_micros(90);
 #[derive(Clone, Copy)]
 pub(crate) struct WallClock {
     start: Instant,
+    dilation: u32,
     /// Virtual time that was skipped.
     ahead: Ns,
 }
 
 impl WallClock {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(pace: Pace) -> Self {
         Self {
             start: Instant::now(),
+            dilation: pace.dilation(),
             ahead: Ns::ZERO,
         }
     }
 
     /// Virtual time of this moment.
     pub(crate) fn now(&self) -> Ns {
-        let past = u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        Ns(past.saturating_add(self.ahead.0))
+        self.at(Instant::now())
     }
 
     /// Virtual time of `moment`, if nothing was skipped since.
     pub(crate) fn at(&self, moment: Instant) -> Ns {
-        let past = moment.saturating_duration_since(self.start).as_nanos();
-        let past = u64::try_from(past).unwrap_or(u64::MAX);
+        let past = moment.saturating_duration_since(self.start) / self.dilation;
+        let past = u64::try_from(past.as_nanos()).unwrap_or(u64::MAX);
         Ns(past.saturating_add(self.ahead.0))
     }
 
@@ -74,6 +91,7 @@ impl WallClock {
     /// Time that a thread may sleep before `time`; none if `time` is too near.
     pub(crate) fn sleep_before(&self, time: Ns) -> Option<Duration> {
         let left = Duration::from_nanos(time.0.saturating_sub(self.now().0));
+        let left = left.saturating_mul(self.dilation);
         left.checked_sub(LATE).filter(|span| !span.is_zero())
     }
 }

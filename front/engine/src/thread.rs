@@ -336,8 +336,8 @@ fn serve<T: Service>(
 ) {
     let sim = kernel.sim();
     let reactor = Reactor::new(files);
-    let clock = WallClock::new();
-    if pace == Pace::Wall {
+    let clock = WallClock::new(pace);
+    if pace.is_paced() {
         // Linux delays timers by the slack of the thread, 50 µs by default.
         let _ = nix::sys::prctl::set_timerslack(1);
     }

@@ -4,6 +4,7 @@ use engine::{Engine, Gone, Handle, Pace, Service};
 use sim::{Kernel, Semaphore, Sim};
 use std::cell::Cell;
 use std::io;
+use std::num::NonZeroU32;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use units::Ns;
@@ -34,7 +35,8 @@ fn start(pace: Pace) -> (Engine<u32>, Handle<Place>) {
 
 #[test]
 fn virtual_time_is_skipped_unless_paced() {
-    for (pace, least) in [(Pace::Free, 0), (Pace::Wall, 30)] {
+    let dilated = Pace::Dilated(NonZeroU32::new(3).expect("not zero"));
+    for (pace, least) in [(Pace::Free, 0), (Pace::Wall, 30), (dilated, 90)] {
         let (engine, handle) = start(pace);
         let begun = Instant::now();
         let slept = handle.ask(|place: Rc<Place>| async move {
