@@ -15,7 +15,8 @@
 //!   arrived. It is rejected for a line of another open transaction, or for more lines
 //!   than transactions may have.
 //! - Lines that arrived at a power cut are in memory with a battery: no later cut loses
-//!   them, and later requests to the drive are newer.
+//!   them, and later requests to the drive are newer. A drive whose battery does not keep
+//!   lines loses all stores in flight, and a verification flushes it.
 //! - A packet waits for its turn on the link. The idle cost of a load or store includes
 //!   its own packets, so an idle link adds nothing.
 //! - The core of a task is held while the task loads or verifies, from DRAM or from
@@ -248,9 +249,12 @@ impl BlockDevice {
     /// The stores in flight that arrive at a power cut now: lines chosen by `rng`, and all
     /// stores that arrived at an earlier cut. Lines of transactions are left out. A commit
     /// forces the arrival of earlier stores, so transactions in flight have not committed
-    /// and recovery would drop their lines.
+    /// and recovery would drop their lines. None if the drive's battery does not keep lines.
     #[must_use]
     pub fn arriving(&self, rng: &mut Rng) -> Vec<Posted> {
+        if !self.shared.drive.keeps_lines() {
+            return Vec::new();
+        }
         let posting = &self.shared.posting;
         let (queue, arrived) = (posting.queue.borrow(), posting.arrived.get());
         let queue = queue.iter().map(|(_, posted)| posted);
@@ -285,6 +289,14 @@ impl BlockDevice {
             let turn = self::turn(&shared.to_host, sim.now(), completion);
             sim.sleep_until(turn).await;
         }
+    }
+
+    /// Waits until all stores posted so far have arrived.
+    async fn arrive(&self) -> Result<(), ByteError> {
+        let _held = self.core().hold().await;
+        self.shared.push_posted().await;
+        self.cross(1).await;
+        self.shared.posting.failure.get().map_or(Ok(()), Err)
     }
 
     /// Recovers the drive like [`BytePort::recover`], and returns the drive's report.
@@ -363,10 +375,11 @@ impl BytePort for BlockDevice {
     }
 
     async fn verify(&self) -> Result<(), ByteError> {
-        let _held = self.core().hold().await;
-        self.shared.push_posted().await;
-        self.cross(1).await;
-        self.shared.posting.failure.get().map_or(Ok(()), Err)
+        self.arrive().await?;
+        if !self.shared.drive.keeps_lines() {
+            self.here().flush().await?;
+        }
+        Ok(())
     }
 
     async fn commit(&self, tx: u32) -> Result<(), ByteError> {

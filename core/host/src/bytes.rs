@@ -40,7 +40,7 @@ pub trait BytePort: BlockPort {
     async fn store(&self, at: u64, bytes: &[u8], tx: u32, who: Who) -> Result<(), ByteError>;
 
     /// Makes every completed store durable, by a read of no bytes, which cannot overtake
-    /// the stores before it.
+    /// the stores before it, and by a flush if the drive's battery does not keep lines.
     //= bytefs 4.2
     ///
     /// # Errors

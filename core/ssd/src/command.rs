@@ -81,10 +81,14 @@ impl Core {
         self.state.borrow().map.prefetch(self.pages_of(extent).0);
         let written = self.write_through(front, extent, content, frontier, self.tag(origin));
         Box::pin(written).await?;
-        if fua {
-            Box::pin(self.flush()).await?;
+        if fua && !front.keeps_lines() {
+            let (first, end) = self.pages_of(extent);
+            Box::pin(self.put_clean(front, (first..end).collect())).await?;
         }
-        Ok(())
+        match fua {
+            true => Box::pin(self.flush_buffer()).await,
+            false => Ok(()),
+        }
     }
 
     pub(crate) fn count_command(&self, read: bool) {

@@ -32,6 +32,23 @@ impl Dram {
 }
 
 impl DriveConfig {
+    /// DRAM of log and page cache that a battery keeps.
+    #[must_use]
+    pub fn front_kept(&self) -> Bytes {
+        let Some(front) = &self.front else {
+            return Bytes(0);
+        };
+        let log = match front.keeps_log() {
+            true => front.log.bytes.0 + front.log.commits.0,
+            false => 0,
+        };
+        let cache = match front.keeps_pages() {
+            true => front.cache.bytes.0,
+            false => 0,
+        };
+        Bytes(log + cache)
+    }
+
     /// The DRAM that the drive needs. An open-channel drive needs none for a map.
     #[must_use]
     pub fn dram(&self) -> Dram {

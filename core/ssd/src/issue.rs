@@ -320,10 +320,14 @@ impl Core {
         }
         let group = state.frontiers[issue.frontier].group;
         let (mut host, mut moved) = (0, 0);
+        let hiding = self.front.as_ref().filter(|front| front.hides_lines());
         for &index in &issue.slots {
             let slot = state.slots.get(index);
             moved += usize::from(slot.moved);
             host += usize::from(!slot.moved && slot.cause != Cause::Map as u8);
+            if let Some(front) = hiding.filter(|_| !slot.moved) {
+                front.written(slot.page, slot.serial);
+            }
             state.settle_slot(index);
         }
         state.lines.end_program(issue.line);

@@ -335,6 +335,9 @@ impl Core {
         journal.forced &= !journal.records.is_empty();
         journal.durable = asked - left;
         drop(journal);
+        if let Some(front) = self.front.as_ref().filter(|front| front.hides_lines()) {
+            front.deallocated();
+        }
         self.progress.notify(&self.sim);
         Ok(())
     }

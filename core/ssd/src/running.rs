@@ -538,7 +538,7 @@ impl Running {
         self.step = Step::End;
         if fua {
             let core = core.this();
-            self.await_future(async move { core.flush().await });
+            self.await_future(async move { core.flush_buffer().await });
         }
     }
 

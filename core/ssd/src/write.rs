@@ -64,11 +64,12 @@ impl Core {
         let (slot, new) = state.insert(incoming);
         lay_over_page(state.slots.payload_mut(slot), old, part, content);
         let full = state.frontiers[incoming.frontier].waiting() >= self.layout.unit as usize;
+        let version = state.slots.get(slot).serial;
         drop(state);
         if let Some(front) = &self.front {
             let lines = (part.to - part.from) / LINE;
             let lines = wlog::mask((part.from / LINE) as u8, lines as u8);
-            front.superseded(part.page, lines);
+            front.superseded(part.page, lines, version);
         }
         if has_room && !new {
             self.buffer.put(1);
@@ -115,6 +116,12 @@ impl Core {
 
     /// Makes every acknowledged write durable, if it is not.
     pub(crate) async fn flush(self: &Rc<Self>) -> Result<(), IoError> {
+        self.flush_volatile().await?;
+        self.flush_buffer().await
+    }
+
+    /// Makes everything in the write buffer durable, if it is not.
+    pub(crate) async fn flush_buffer(&self) -> Result<(), IoError> {
         if !self.config.controller.power_loss_protection {
             self.write_out().await;
         }

@@ -40,6 +40,8 @@ pub(super) struct Cache {
     newest: u32,
     oldest: u32,
     dirty: u32,
+    /// Slots with dirty pages, one bit each.
+    dirty_slots: Vec<u64>,
     /// Pages that are being fetched from flash.
     pub(super) fetching: BTreeSet<u32>,
     /// Lists that receive each page whose dirty contents changed.
@@ -56,6 +58,7 @@ impl Cache {
             newest: NONE,
             oldest: NONE,
             dirty: 0,
+            dirty_slots: Vec::new(),
             fetching: BTreeSet::new(),
             watches: Vec::new(),
         }
@@ -140,6 +143,7 @@ impl Cache {
             let slot = self.slot_of[page as usize];
             let before = self.slots[slot as usize].dirty.replace(dirty);
             self.dirty += u32::from(before.is_none());
+            self.mark(slot, true);
             self.tell(page);
         }
     }
@@ -152,18 +156,56 @@ impl Cache {
         }
         self.unlink(index);
         self.free.push(index);
-        let dirty = self.slots[index as usize].dirty.take();
-        if dirty.is_some() {
-            self.dirty -= 1;
-            self.tell(page);
+        self.wash(index)
+    }
+
+    /// Makes `page` clean, and returns its contents if it was dirty.
+    pub(super) fn take_dirty(&mut self, page: u32) -> Option<Dirty> {
+        match self.slot_of[page as usize] {
+            NONE => None,
+            index => self.wash(index),
         }
-        dirty
+    }
+
+    fn wash(&mut self, index: u32) -> Option<Dirty> {
+        let slot = &mut self.slots[index as usize];
+        let page = slot.page;
+        let dirty = slot.dirty.take()?;
+        self.dirty -= 1;
+        self.mark(index, false);
+        self.tell(page);
+        Some(dirty)
+    }
+
+    fn mark(&mut self, index: u32, dirty: bool) {
+        let (word, bit) = (index as usize / 64, 1 << (index % 64));
+        if self.dirty_slots.len() <= word {
+            self.dirty_slots.resize(word + 1, 0);
+        }
+        match dirty {
+            true => self.dirty_slots[word] |= bit,
+            false => self.dirty_slots[word] &= !bit,
+        }
     }
 
     /// Dirty pages, least recently used first.
     pub(super) fn dirty_pages(&self) -> Vec<u32> {
         let dirty = self.oldest_first().filter(|slot| slot.dirty.is_some());
         dirty.map(|slot| slot.page).collect()
+    }
+
+    /// Dirty pages, by slot: without a walk over the clean ones.
+    pub(super) fn dirty_by_slot(&self) -> Vec<u32> {
+        let mut pages = Vec::with_capacity(self.dirty as usize);
+        for (word, &bits) in (0..).zip(&self.dirty_slots) {
+            let mut bits: u64 = bits;
+            while bits != 0 {
+                let index: usize = word * 64 + bits.trailing_zeros() as usize;
+                pages.push(self.slots[index].page);
+                bits &= bits - 1;
+            }
+        }
+        pages
     }
 
     /// The least recently used page, if it is dirty.
@@ -228,5 +270,10 @@ impl Cache {
         assert!(used <= self.capacity, "{used} pages of {}", self.capacity);
         assert_eq!(used as usize, self.slots.len() - self.free.len());
         assert_eq!(dirty, self.dirty, "dirty pages");
+        assert_eq!(
+            self.dirty_by_slot().len(),
+            dirty as usize,
+            "marks of dirty slots"
+        );
     }
 }

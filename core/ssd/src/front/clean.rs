@@ -155,6 +155,9 @@ impl Core {
             let cleaned = worker.await;
             result = result.and(cleaned);
         }
+        if result.is_ok() && front.hides_lines() {
+            result = self.bring_to_flash(front).await;
+        }
         if result.is_ok() {
             log.borrow_mut().finish();
             self.state.borrow_mut().ledger.bytes.cleanings += 1;
@@ -162,6 +165,25 @@ impl Core {
         front.someone_waits.set(false);
         front.freed.notify(&self.sim);
         result
+    }
+
+    /// Waits until the pages that supersede lines of the log are on flash: their slots may be freed
+    /// then.
+    async fn bring_to_flash(&self, front: &Front) -> Result<(), IoError> {
+        loop {
+            self.write_out().await;
+            if self.read_only.get() {
+                return Err(IoError::ReadOnly);
+            }
+            // Blocks that arrived meanwhile may have superseded lines as well.
+            if !front
+                .log
+                .as_ref()
+                .is_some_and(|log| log.borrow().hides_frozen())
+            {
+                return Ok(());
+            }
+        }
     }
 
     /// Cleans page after page, as one of several workers that share `next`.
@@ -203,8 +225,13 @@ impl Core {
             state.ledger.bytes.migrated_lines += u64::from(image.moved);
             state.ledger.bytes.cleaned_pages += u64::from(image.lines != 0);
         }
+        let hides = front.hides_lines();
         if image.lines == 0 {
             self.buffer.put(1);
+            if hides {
+                log.borrow_mut().skip(page);
+                return Ok(());
+            }
         } else {
             let incoming = Incoming {
                 page,
@@ -214,7 +241,11 @@ impl Core {
             };
             let keeps = self.config.flash.keep_contents;
             let payload = keeps.then(|| self.laid_over(page, &image, is_readable));
-            self.put_page(incoming, payload);
+            let version = self.put_page(incoming, payload);
+            if hides {
+                log.borrow_mut().cleaned_by(page, version);
+                return Ok(());
+            }
         }
         log.borrow_mut().cleaned(page);
         Ok(())
@@ -274,6 +305,42 @@ impl Core {
         Payload::with_lost(bytes, lost & !image.lines)
     }
 
+    /// Moves everything to the write buffer that a flush has to make durable: dirty pages of a
+    /// volatile cache, which stay in it as clean ones, and the lines of a volatile log.
+    pub(crate) async fn flush_volatile(self: &Rc<Self>) -> Result<(), IoError> {
+        let Some(front) = self
+            .front
+            .as_ref()
+            .filter(|front| !front.config.keeps_pages())
+        else {
+            return Ok(());
+        };
+        let log = front.log.as_ref().filter(|_| !front.config.keeps_log());
+        if log.is_some_and(|log| log.borrow().fill().0 > 0) {
+            self.clean(front).await?;
+        }
+        let cache = front.cache.as_ref();
+        let dirty = cache.map(|cache| cache.borrow().dirty_by_slot());
+        self.put_clean(front, dirty.unwrap_or_default()).await
+    }
+
+    /// Moves the contents of dirty pages to the write buffer; the pages stay in the cache.
+    pub(crate) async fn put_clean(
+        self: &Rc<Self>,
+        front: &Front,
+        pages: Vec<u32>,
+    ) -> Result<(), IoError> {
+        for page in pages {
+            self.buffer.take(1).await;
+            if self.read_only.get() {
+                self.buffer.put(1);
+                return Err(IoError::ReadOnly);
+            }
+            self.write_back(front, page, true);
+        }
+        Ok(())
+    }
+
     /// Moves everything that the front holds to the write buffer, and drops uncommitted lines. On a
     /// read-only drive the rest stays in the front.
     pub(crate) async fn flush_front(self: &Rc<Self>) {
@@ -291,7 +358,7 @@ impl Core {
                 self.buffer.put(1);
                 return;
             }
-            self.write_back(front, page);
+            self.write_back(front, page, false);
         }
     }
 }

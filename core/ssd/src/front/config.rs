@@ -13,7 +13,7 @@ const SLOTS_MIN: u64 = 4 * LINES as u64;
 /// Largest number of pages that cleaning may work on at once.
 const IN_WORK_MAX: u32 = 1 << 16;
 
-/// Battery-backed memory between the host's cache lines and the flash pages.
+/// Memory between the host's cache lines and the flash pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct FrontConfig {
@@ -23,6 +23,35 @@ pub struct FrontConfig {
     pub log: LogConfig,
     /// The page cache; absent if its size is 0.
     pub cache: CacheConfig,
+    /// The part of the drive's DRAM that survives a power cut.
+    #[serde(skip_serializing_if = "Battery::is_all")]
+    pub battery: Battery,
+}
+
+/// The part of a byte-addressable drive's DRAM that a battery keeps through a power cut.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Battery {
+    /// Log, page cache and write buffer. The drive reports no volatile cache.
+    //= bytefs 4.2
+    #[default]
+    All,
+    /// The write log alone. Blocks are durable after a flush, and so are lines on a drive without a
+    /// log.
+    Log,
+    /// Nothing. Lines and blocks are durable after a flush, and the firmware has no transactions: it
+    /// could not complete one that a power cut interrupts.
+    None,
+}
+
+impl Battery {
+    #[allow(
+        clippy::trivially_copy_pass_by_ref,
+        reason = "serde passes a reference"
+    )]
+    fn is_all(&self) -> bool {
+        *self == Self::All
+    }
 }
 
 /// The device's DRAM, shared by log, cache, and block transfers.
@@ -137,7 +166,22 @@ impl FrontConfig {
     }
 
     pub(crate) fn has_transactions(&self) -> bool {
-        self.has_log() && self.log.commits.0 > 0
+        self.has_log() && self.log.commits.0 > 0 && self.battery != Battery::None
+    }
+
+    /// Whether the battery keeps the log.
+    pub(crate) fn keeps_log(&self) -> bool {
+        self.has_log() && self.battery != Battery::None
+    }
+
+    /// Whether the battery keeps the page cache and the write buffer.
+    pub(crate) fn keeps_pages(&self) -> bool {
+        self.battery == Battery::All
+    }
+
+    /// Whether a line is durable once it is in the DRAM.
+    pub(crate) fn keeps_lines(&self) -> bool {
+        self.keeps_pages() || self.keeps_log()
     }
 
     /// Pages that the cache holds.
@@ -228,10 +272,16 @@ pub(crate) fn check(config: &DriveConfig) -> Result<(), ConfigError> {
         let expected = "0 behind a front, which needs the whole map";
         return Err(ConfigError::range(knob, value, expected));
     }
-    if !config.controller.power_loss_protection {
-        let knob = "controller.power_loss_protection";
-        let expected = "true behind a front, which has a battery";
-        return Err(ConfigError::range(knob, false, expected));
+    if config.controller.power_loss_protection != front.keeps_pages() {
+        let (knob, value) = (
+            "controller.power_loss_protection",
+            config.controller.power_loss_protection,
+        );
+        let expected = match front.keeps_pages() {
+            true => "true with front.battery=all, which keeps the write buffer",
+            false => "false unless front.battery=all, which alone keeps the write buffer",
+        };
+        return Err(ConfigError::range(knob, value, expected));
     }
     Ok(())
 }

@@ -70,11 +70,19 @@ impl Drive {
     }
 
     /// Whether the drive reports a volatile write cache, which hosts then flush. A byte-addressable
-    /// drive reports none, because a battery protects all its memory. A drive of blocks reports one
-    /// even if capacitors protect it, as some real drives do; its flushes then write nothing.
+    /// drive reports none if a battery protects all its memory. A drive of blocks reports one even
+    /// if capacitors protect it, as some real drives do; its flushes then write nothing.
     #[must_use]
     pub fn has_volatile_cache(&self) -> bool {
-        !self.has_bytes()
+        let front = self.core.front.as_ref();
+        front.is_none_or(|front| !front.config.keeps_pages())
+    }
+
+    /// Whether a line is durable once it has arrived. If not, a flush makes it durable.
+    #[must_use]
+    pub fn keeps_lines(&self) -> bool {
+        let front = self.core.front.as_ref();
+        front.is_some_and(Front::keeps_lines)
     }
 
     /// Whether the front's firmware has transactions.
@@ -131,7 +139,7 @@ impl Drive {
     }
 
     /// Writes the lines at byte `at` for transaction `tx`, or for none if `tx` is 0. On return the
-    /// lines are in battery-backed memory.
+    /// lines are in memory: durable if [`Drive::keeps_lines`], or else after a flush.
     //= bytefs 4.4
     ///
     /// # Errors
@@ -152,8 +160,8 @@ impl Drive {
         Ok(())
     }
 
-    /// As [`Drive::store`], for a host that posts writes: on return the lines are in battery-backed
-    /// memory, and the next store may be taken in. Returns the time of the response to this store.
+    /// As [`Drive::store`], for a host that posts writes: on return the lines are in memory, and the
+    /// next store may be taken in. Returns the time of the response to this store.
     ///
     /// # Errors
     /// As [`Drive::store`].

@@ -1,7 +1,7 @@
 //! Fronts: memory that makes a drive byte-addressable.
 //!
 //! The host sees the same bytes as cache lines of 64 bytes and as blocks. Between the lines and the
-//! flash pages lies battery-backed device DRAM, in one or both of two forms:
+//! flash pages lies device DRAM, in one or both of two forms:
 //!
 //! - a **page cache** ([`CacheConfig`]): the memory of a plain memory-semantic SSD, and of the
 //!   baseline file systems in `bytefs` 5.1;
@@ -11,13 +11,19 @@
 //! only. Without a log, the cache holds all written data, lines and blocks alike, until it writes
 //! them back.
 //!
+//! A battery keeps all of this memory, the log alone, or nothing ([`Battery`]). A flush writes out
+//! everything that the battery does not keep.
+//!
 //! # Invariants
 //!
 //! - At every instant the contents of a page are those of its dirty copy in the cache, or else
 //!   those of the drive behind the front (buffer or flash) overlaid by the newest lines of the log.
-//!   Each step between these places is one instant: the page enters the write buffer, which the
-//!   same battery protects, as it leaves log or cache. So reads see lines and blocks alike, and a
-//!   power cut at any event preserves every store that had returned.
+//!   Each step between these places is one instant: the page enters the write buffer as it leaves
+//!   log or cache. So reads see lines and blocks alike.
+//! - A power cut at any event preserves every store that had returned to memory with a battery. If
+//!   the battery keeps everything, it protects the write buffer as well. If it keeps the log alone,
+//!   lines that a page in the write buffer supersedes are hidden in the log, and become invalid when
+//!   the page is on flash (`wlog/shadows.rs`); cleaning frees its slots after that.
 //! - Time passes before such an instant, or after it until the response, and never within it. So
 //!   pages need no locks: cleaning waits for a slot of the write buffer, and then takes the lines
 //!   that the log has of the page at that instant.
@@ -28,8 +34,11 @@
 //! - Log entries (`wlog`): 64 bytes of data leave no room for the fields that recovery needs, so
 //!   descriptors of 16 bytes lie beside them, and both count as the log.
 //! - A write of a block invalidates all lines in it, committed or not. The block is in the
-//!   protected buffer at that instant, so at any time one of the two counts. A partly written block
-//!   (512 bytes) invalidates only its own lines.
+//!   protected buffer at that instant, so at any time one of the two counts. In a volatile buffer it
+//!   hides them. A partly written block (512 bytes) affects only its own lines.
+//! - Without a battery the firmware has no transactions: cleaning writes pages one by one, so a
+//!   power cut could leave a part of a transaction.
+//! - A flush of a volatile cache leaves the pages in it, clean.
 //! - The version before an uncommitted one is found through the entries of the page. At most one
 //!   version of a line is uncommitted: a store by another transaction is rejected.
 //! - Cleaning also starts when the commit entries reach the log's fill level; COMMIT waits when
@@ -80,7 +89,7 @@ mod lines;
 mod pages;
 
 pub use clean::RecoveryReport;
-pub use config::{CacheConfig, DramConfig, FrontConfig, LogConfig};
+pub use config::{Battery, CacheConfig, DramConfig, FrontConfig, LogConfig};
 
 pub(crate) use config::check;
 
@@ -214,10 +223,30 @@ impl Front {
         self.log.is_none()
     }
 
+    /// Whether a line is durable once it is in the DRAM.
+    pub(crate) fn keeps_lines(&self) -> bool {
+        self.config.keeps_lines()
+    }
+
+    /// Whether a line must stay in the log until the page that supersedes it is on flash.
+    pub(crate) fn hides_lines(&self) -> bool {
+        self.config.keeps_log() && !self.config.keeps_pages()
+    }
+
+    /// The log, if the battery keeps it.
+    fn kept_log(&self) -> Option<&RefCell<Log<SkipIndex>>> {
+        self.log.as_ref().filter(|_| self.config.keeps_log())
+    }
+
+    /// The cache, if the battery keeps it.
+    fn kept_cache(&self) -> Option<&RefCell<Cache>> {
+        self.cache.as_ref().filter(|_| self.config.keeps_pages())
+    }
+
     /// State that the battery keeps at this instant.
     pub(crate) fn saved(&self) -> FrontMedia {
-        let log = self.log.as_ref().map(|log| log.borrow().kept().clone());
-        let cache = self.cache.as_ref().map(|cache| cache.borrow().saved());
+        let log = self.kept_log().map(|log| log.borrow().kept().clone());
+        let cache = self.kept_cache().map(|cache| cache.borrow().saved());
         FrontMedia {
             log: log.filter(|kept| !kept.is_empty()),
             pages: cache.unwrap_or_default(),
@@ -226,7 +255,7 @@ impl Front {
 
     /// The battery's entry for a page of the cache; `None` if it is not dirty.
     pub(crate) fn saved_page(&self, page: u32) -> Option<SavedSlot> {
-        self.cache.as_ref()?.borrow().saved_page(page)
+        self.kept_cache()?.borrow().saved_page(page)
     }
 
     /// State of the log; `None` without one.
@@ -244,10 +273,11 @@ impl Front {
         })
     }
 
-    /// Registers watches that receive changes of log and cache from here on.
+    /// Registers watches that receive changes of log and cache from here on, as far as the battery
+    /// keeps them.
     pub(crate) fn watch(&self) -> (Option<Changes>, Option<Touched>) {
-        let log = self.log.as_ref().map(|log| log.borrow_mut().watch());
-        let cache = self.cache.as_ref().map(|c| c.borrow_mut().watch());
+        let log = self.kept_log().map(|log| log.borrow_mut().watch());
+        let cache = self.kept_cache().map(|c| c.borrow_mut().watch());
         (log, cache)
     }
 
@@ -311,17 +341,38 @@ impl Front {
         dirty || self.logged(page) != 0
     }
 
-    /// Invalidates lines of `page` in the log: a block write put newer ones into the drive behind.
+    /// Invalidates lines of `page` in the log: a block write put newer ones into the drive behind,
+    /// as version `by` of the page.
     //= bytefs 4.4
-    pub(crate) fn superseded(&self, page: u32, lines: u64) {
+    pub(crate) fn superseded(&self, page: u32, lines: u64, by: u64) {
+        match &self.log {
+            Some(log) if self.hides_lines() => log.borrow_mut().hide(page, lines, by),
+            Some(log) => {
+                log.borrow_mut().invalidate(page, lines);
+            }
+            None => {}
+        }
+    }
+
+    /// Invalidates the lines that version `by` of `page` superseded: the version is on flash.
+    pub(crate) fn written(&self, page: u32, by: u64) {
         if let Some(log) = &self.log {
-            log.borrow_mut().invalidate(page, lines);
+            log.borrow_mut().written(page, by);
+        }
+    }
+
+    /// Invalidates the lines of deallocated pages: all deallocations are on flash.
+    pub(crate) fn deallocated(&self) {
+        if let Some(log) = &self.log {
+            log.borrow_mut().deallocated();
         }
     }
 
     /// Drops the deallocated pages `first` to before `last` from log and cache.
     pub(crate) fn forget(&self, first: u32, last: u32) {
-        if let Some(log) = &self.log {
+        if let Some(log) = self.log.as_ref().filter(|_| self.hides_lines()) {
+            log.borrow_mut().deallocate(first, last);
+        } else if let Some(log) = &self.log {
             let mut log = log.borrow_mut();
             let mut from = first;
             while let Some(page) = log.next_page(from).filter(|&page| page < last) {

@@ -112,17 +112,21 @@ impl Core {
             }
             let victim = cache.borrow().victim();
             match victim {
-                Some(victim) => self.write_back(front, victim),
+                Some(victim) => self.write_back(front, victim, false),
                 None => self.buffer.put(1),
             }
         }
         Ok(())
     }
 
-    /// Moves a dirty page from the cache to the write buffer, into a slot taken before.
-    pub(super) fn write_back(&self, front: &Front, page: u32) {
+    /// Moves a dirty page from the cache to the write buffer, into a slot taken before. With `stays`
+    /// the page stays in the cache, clean.
+    pub(super) fn write_back(&self, front: &Front, page: u32, stays: bool) {
         let dirty = front.cache.as_ref();
-        let dirty = dirty.and_then(|cache| cache.borrow_mut().remove(page));
+        let dirty = dirty.and_then(|cache| match stays {
+            true => cache.borrow_mut().take_dirty(page),
+            false => cache.borrow_mut().remove(page),
+        });
         let Some(dirty) = dirty else {
             self.buffer.put(1);
             return;
@@ -137,14 +141,16 @@ impl Core {
         self.state.borrow_mut().ledger.bytes.evicted_pages += 1;
     }
 
-    /// Puts a page into the write buffer, into a slot taken before.
-    pub(crate) fn put_page(&self, incoming: Incoming, payload: Option<Payload>) {
+    /// Puts a page into the write buffer, into a slot taken before. Returns the number of the page's
+    /// version there.
+    pub(crate) fn put_page(&self, incoming: Incoming, payload: Option<Payload>) -> u64 {
         let mut state = self.state.borrow_mut();
         let (slot, new) = state.insert(incoming);
         if let Some(payload) = payload {
             state.set_payload(slot, 0, payload);
         }
         let full = state.frontiers[incoming.frontier].waiting() >= self.layout.unit as usize;
+        let version = state.slots.get(slot).serial;
         drop(state);
         if !new {
             self.buffer.put(1);
@@ -152,6 +158,7 @@ impl Core {
         if full {
             self.work[incoming.frontier].notify(&self.sim);
         }
+        version
     }
 
     /// Reads a block through the cache.

@@ -3,6 +3,7 @@
 
 use super::kept::{Change, Kept};
 use super::ring::{DESCRIPTOR, Entry};
+use super::shadows::Shadows;
 use super::{Index, LINE, LINES, Log, StoreError, Write, last_slot};
 
 /// Result of cleaning one page.
@@ -163,6 +164,7 @@ impl<I: Index> Log<I> {
             if let Some(slot) = at.slot_of(line)
                 && self.kept.txs.is_committed(at.tx)
                 && !self.kept.ring.is_dead(slot)
+                && !self.shadows.is_hidden(self.kept.ring.place(slot))
             {
                 return Some(slot);
             }
@@ -174,14 +176,31 @@ impl<I: Index> Log<I> {
     /// Invalidates the entries of a page that was resolved and is on flash now: after a power cut
     /// they must not overwrite later block writes.
     pub fn cleaned(&mut self, page: u32) {
-        let Some((frozen, _)) = &mut self.frozen else {
-            return;
-        };
-        let last = last_slot(&self.kept.ring, frozen.chunks(page));
-        frozen.remove(page);
-        if let Some(slot) = last {
+        if let Some(slot) = self.thaw(page) {
             self.kill(slot, u64::MAX);
         }
+    }
+
+    /// As [`Log::cleaned`], for a page that is in a volatile buffer as version `by`: its entries are
+    /// hidden until [`Log::written`].
+    pub fn cleaned_by(&mut self, page: u32, by: u64) {
+        if let Some(slot) = self.thaw(page) {
+            self.cover(page, u64::MAX, (by, slot));
+        }
+    }
+
+    /// Leaves out a page without committed lines. Its lines have moved, and lines of it that are
+    /// hidden stay so.
+    pub fn skip(&mut self, page: u32) {
+        self.thaw(page);
+    }
+
+    /// Removes a page from those being cleaned; returns its last slot.
+    fn thaw(&mut self, page: u32) -> Option<u64> {
+        let (frozen, _) = self.frozen.as_mut()?;
+        let last = last_slot(&self.kept.ring, frozen.chunks(page));
+        frozen.remove(page);
+        last
     }
 
     /// Ends cleaning: frees the space of all entries that were in the log at its start.
@@ -208,6 +227,7 @@ impl<I: Index> Log<I> {
     /// Drops all entries: those that are left belong to transactions that will never commit.
     pub fn clear(&mut self) {
         (self.index, self.frozen) = (I::default(), None);
+        self.shadows = Shadows::default();
         self.kept.txs.abort_open();
         self.free_until(self.kept.ring.tail());
     }

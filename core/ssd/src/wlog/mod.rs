@@ -31,6 +31,7 @@ mod kept;
 mod lines;
 mod replay;
 mod ring;
+mod shadows;
 mod skip;
 mod txlog;
 
@@ -46,6 +47,7 @@ pub(crate) use replay::Replay;
 pub(crate) use ring::DESCRIPTOR;
 
 use ring::{Entry, Ring};
+use shadows::Shadows;
 use std::rc::Rc;
 
 /// Bytes of a cache line.
@@ -145,6 +147,8 @@ pub struct Log<I> {
     index: I,
     /// Index of the slots being cleaned, all of which are before the mark.
     frozen: Option<(I, u64)>,
+    /// Lines that a page in a volatile write buffer supersedes.
+    shadows: Shadows,
     /// Lists that receive the changes of `kept`.
     watches: Vec<Changes>,
 }
@@ -161,6 +165,7 @@ impl<I: Index> Log<I> {
             kept,
             index: I::default(),
             frozen: None,
+            shadows: Shadows::default(),
             watches: Vec::new(),
         }
     }
@@ -300,8 +305,11 @@ impl<I: Index> Log<I> {
             lines: write.lines,
             tx: write.tx,
             tag: write.tag,
-            older: self.last_of(write.page).map_or(0, |slot| slot + 1),
+            older: self.last_kept_of(write.page).map_or(0, |slot| slot + 1),
         };
+        for at in 0..u64::from(entry.lines) {
+            self.shadows.show(self.kept.ring.place(entry.first + at));
+        }
         self.kept.ring.append(entry, write.bytes);
         self.kept.txs.add(write.tx, u32::from(write.lines));
         self.lay(&entry);
@@ -333,6 +341,11 @@ impl<I: Index> Log<I> {
     fn last_of(&self, page: u32) -> Option<u64> {
         let last = |index: &I| last_slot(&self.kept.ring, index.chunks(page));
         last(&self.index).or_else(|| last(&self.frozen.as_ref()?.0))
+    }
+
+    /// The last slot that was written for `page` and is valid or hidden.
+    fn last_kept_of(&self, page: u32) -> Option<u64> {
+        self.last_of(page).max(self.shadows.last_of(page))
     }
 
     /// The slot of the newest version of a line.
@@ -404,24 +417,100 @@ impl<I: Index> Log<I> {
         if let Some(slot) = last {
             self.kill(slot, lines);
         }
+        self.cut(page, lines);
+        last.is_some()
+    }
+
+    fn cut(&mut self, page: u32, lines: u64) {
         self.index.cut(page, lines);
         if let Some((frozen, _)) = &mut self.frozen {
             frozen.cut(page, lines);
         }
-        last.is_some()
+    }
+
+    /// Hides `lines` of `page`, which version `by` of the page supersedes in a volatile buffer:
+    /// [`Log::written`] invalidates them, and a power cut before that brings them back.
+    pub fn hide(&mut self, page: u32, lines: u64, by: u64) {
+        let Some(last) = self.last_of(page) else {
+            return;
+        };
+        self.cover(page, lines, (by, last));
+        self.cut(page, lines);
+    }
+
+    /// Hides the valid lines of `lines` in the entry of slot `last` and in earlier entries of the
+    /// same page.
+    fn cover(&mut self, page: u32, lines: u64, (by, last): (u64, u64)) {
+        let ring = &self.kept.ring;
+        let mut slots = self.slots_of(last, lines);
+        // A slot that is hidden already belongs to an earlier version, which is on flash earlier.
+        slots.retain(|&slot| !ring.is_dead(slot) && !self.shadows.is_hidden(ring.place(slot)));
+        for &slot in &slots {
+            self.shadows.hide(ring.place(slot));
+        }
+        if let Some(&first) = slots.iter().min() {
+            self.shadows.add(page, lines, by, (first, last));
+        }
+    }
+
+    /// Hides the lines of pages `first` to before `end`, which the host deallocated, until the
+    /// deallocation is on flash ([`Log::deallocated`]).
+    pub fn deallocate(&mut self, first: u32, end: u32) {
+        let mut from = first;
+        while let Some(page) = self.next_page(from).filter(|&page| page < end) {
+            self.hide(page, u64::MAX, 0);
+            from = page + 1;
+        }
+        let mut from = first;
+        while let Some(page) = self.shadows.next_page(from).filter(|&page| page < end) {
+            self.shadows.deallocate(page);
+            from = page + 1;
+        }
+    }
+
+    /// Invalidates the lines that version `by` of `page`, or an earlier one, superseded: the version
+    /// is on flash.
+    pub fn written(&mut self, page: u32, by: u64) {
+        for shadow in self.shadows.take(page, by) {
+            self.kill(shadow.last, shadow.lines);
+        }
+    }
+
+    /// Invalidates the lines of deallocated pages: all deallocations are on flash.
+    pub fn deallocated(&mut self) {
+        let mut from = 0;
+        while let Some(page) = self.shadows.next_page(from) {
+            self.written(page, 0);
+            from = page + 1;
+        }
+    }
+
+    /// Whether a line that the current cleaning is to free is hidden: a power cut would bring it
+    /// back.
+    #[must_use]
+    pub fn hides_frozen(&self) -> bool {
+        let mark = self.frozen.as_ref().map(|(_, mark)| *mark);
+        mark.is_some_and(|mark| self.shadows.reach_before(mark))
+    }
+
+    /// Slots of `lines` in the entry of slot `last`, and in earlier entries of the same page.
+    fn slots_of(&self, last: u64, lines: u64) -> Vec<u64> {
+        let mut slots = Vec::new();
+        let mut next = Some(self.kept.ring.entry_of(last));
+        while let Some(entry) = next {
+            let wanted = (0..entry.lines).filter(|at| lines >> (entry.line + at) & 1 == 1);
+            slots.extend(wanted.map(|at| entry.first + u64::from(at)));
+            next = self.kept.ring.older(&entry);
+        }
+        slots
     }
 
     /// Invalidates `lines` in the entry of `slot` and in earlier entries of the same page.
     fn kill(&mut self, slot: u64, lines: u64) {
         let last = self.kept.ring.entry_of(slot);
-        let mut next = Some(last);
-        while let Some(entry) = next {
-            for at in 0..entry.lines {
-                if lines >> (entry.line + at) & 1 == 1 {
-                    self.kept.ring.kill(entry.first + u64::from(at));
-                }
-            }
-            next = self.kept.ring.older(&entry);
+        for slot in self.slots_of(slot, lines) {
+            self.kept.ring.kill(slot);
+            self.shadows.show(self.kept.ring.place(slot));
         }
         let end = last.first + u64::from(last.lines);
         self.tell(|kept| Change::Kill {
@@ -481,6 +570,11 @@ impl<I: Index> Log<I> {
                     assert_eq!(entry.page, page, "a chunk of another page");
                     assert_eq!(entry.slot_of(chunk.line + at), Some(slot));
                     assert!(!self.kept.ring.is_dead(slot), "a dead line is in the index");
+                    let place = self.kept.ring.place(slot);
+                    assert!(
+                        !self.shadows.is_hidden(place),
+                        "a hidden line is in the index"
+                    );
                 }
             }
             pages += 1;

@@ -430,3 +430,75 @@ fn moved_lines_count_once_as_open() {
     log.commit(7).unwrap();
     assert_eq!(log.open_lines(), 0);
 }
+
+/// A log in which transaction 1 committed value 1 to line 0 of page 3, whose newer version 9 is in a
+/// volatile buffer, and transaction 2 has written value 2 since.
+fn hidden() -> Log<SkipIndex> {
+    let mut log = Log::<SkipIndex>::new(LogSizes {
+        log: 300 * 80,
+        commits: 16,
+        keep_contents: true,
+    });
+    let store = |log: &mut Log<SkipIndex>, tx: u32| {
+        let bytes = [tx as u8; LINE];
+        let (page, line, lines, tag) = (3, 0, 1, 0);
+        let write = Write {
+            page,
+            line,
+            lines,
+            tx,
+            tag,
+            bytes: &bytes,
+        };
+        log.store(&write).unwrap();
+    };
+    store(&mut log, 1);
+    log.commit(1).unwrap();
+    log.hide(3, u64::MAX, 9);
+    log.check();
+    assert_eq!(log.load(3, 0), None);
+    store(&mut log, 2);
+    log
+}
+
+#[test]
+fn hidden_line_returns_with_a_power_cut_until_its_page_is_written() {
+    let mut log = hidden();
+    let after_cut = |log: &Log<SkipIndex>| Log::<SkipIndex>::recovered(log.kept()).load(3, 0);
+    assert_eq!(after_cut(&log), Some([1; LINE]));
+    log.written(3, 8);
+    assert_eq!(after_cut(&log), Some([1; LINE]), "an earlier version");
+    log.written(3, 9);
+    log.check();
+    assert_eq!(after_cut(&log), None);
+    assert_eq!(log.load(3, 0), Some([2; LINE]));
+}
+
+#[test]
+fn cleaning_does_not_use_hidden_lines_and_frees_them_when_written() {
+    let mut log = hidden();
+    log.freeze();
+    assert_eq!(log.committed_lines(3), 0);
+    let image = log.resolve(3);
+    assert_eq!((image.lines, image.moved), (0, 1));
+    log.skip(3);
+    assert!(log.hides_frozen());
+    log.written(3, 10);
+    assert!(!log.hides_frozen());
+    log.finish();
+    log.check();
+    assert_eq!(log.load(3, 0), Some([2; LINE]));
+}
+
+#[test]
+fn deallocated_lines_return_with_a_power_cut_until_that_is_on_flash() {
+    let mut log = hidden();
+    log.commit(2).unwrap();
+    log.deallocate(0, 10);
+    assert_eq!(log.load(3, 0), None);
+    let after_cut = |log: &Log<SkipIndex>| Log::<SkipIndex>::recovered(log.kept()).load(3, 0);
+    assert_eq!(after_cut(&log), Some([2; LINE]));
+    log.deallocated();
+    assert_eq!(after_cut(&log), None);
+    log.check();
+}

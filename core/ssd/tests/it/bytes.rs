@@ -12,7 +12,7 @@ mod work;
 use crate::support::{recover, tiny, tiny_fdp};
 use model::{Worker, Workers};
 use sim::{Kernel, Seed};
-use ssd::front::FrontConfig;
+use ssd::front::{Battery, FrontConfig};
 use ssd::{ByteError, ByteStats, Drive, DriveConfig, DriveMedia};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -29,6 +29,35 @@ pub(crate) fn fronted(log: bool, commits: u64, cache: bool) -> DriveConfig {
     front.cache.bytes = Bytes(if cache { 5 * 4096 } else { 0 });
     config.front = Some(front);
     config
+}
+
+/// `config` with a battery that keeps `battery`.
+fn with_battery(battery: Battery, mut config: DriveConfig) -> DriveConfig {
+    config.front.as_mut().unwrap().battery = battery;
+    config.controller.power_loss_protection = battery == Battery::All;
+    config
+}
+
+/// Fronts whose memory a battery keeps in part, or not at all.
+fn weak() -> [(&'static str, DriveConfig); 8] {
+    let [cache, log, both, plain] = all().map(|(_, config)| config);
+    let [_, (_, groups), _, (_, failing)] = others();
+    [
+        ("volatile cache", with_battery(Battery::None, cache.clone())),
+        (
+            "volatile cache for want of a log",
+            with_battery(Battery::Log, cache),
+        ),
+        ("log alone", with_battery(Battery::Log, log.clone())),
+        ("log alone, cache", with_battery(Battery::Log, both)),
+        (
+            "log alone, without transactions",
+            with_battery(Battery::Log, plain),
+        ),
+        ("volatile log", with_battery(Battery::None, log)),
+        ("log alone, groups", with_battery(Battery::Log, groups)),
+        ("log alone, failures", with_battery(Battery::Log, failing)),
+    ]
 }
 
 fn all() -> [(&'static str, DriveConfig); 4] {
@@ -71,7 +100,9 @@ fn run(
     let sim = kernel.sim();
     let media = DriveMedia::new(config, Seed(seed)).unwrap();
     let drive = Drive::ready(&sim, config, media, Seed(seed)).unwrap();
-    let workers = Rc::new(RefCell::new(Workers::new()));
+    let front = config.front.unwrap();
+    let workers = Workers::new(front.battery, front.log.bytes.0 > 0);
+    let workers = Rc::new(RefCell::new(workers));
     for worker in 0..model::WORKERS {
         let task = Worker::new(&sim, &drive, &workers, worker, seed);
         sim.spawn_detached(task.work(ops));
@@ -84,7 +115,7 @@ fn run(
     }
     drive.check();
     let done = workers.borrow().done;
-    assert_eq!(done, model::WORKERS, "nobody waits for ever");
+    assert_eq!(done, model::WORKERS, "nobody waits for ever: {front:?}");
     workers.borrow().check_now(&drive);
     let seen = workers.borrow().seen.clone();
     (drive, seen)
@@ -189,6 +220,38 @@ fn cuts_with_groups_or_failures_keep_stored_lines() {
                 cut(&config, drive, workers, event % 53, &context);
             }
         });
+    }
+}
+
+#[test]
+fn cut_of_a_weak_battery_keeps_forced_data_at_every_event() {
+    for (seed, (name, config)) in (51..).zip(weak()) {
+        run(&config, 25, seed, |event, drive, workers| {
+            drive.check();
+            workers.check_now(drive);
+            let context = format!("{name}, event {event}");
+            if event % 2 == 0 {
+                cut(&config, drive, workers, event % 37, &context);
+            }
+        });
+    }
+}
+
+#[test]
+fn cuts_of_a_weak_battery_keep_forced_data_in_long_runs() {
+    for (seed, (name, config)) in (61..).zip(weak()) {
+        let mut rng = Seed(seed).stream("points");
+        let mut moved = 0;
+        run(&config, 1_000, seed, |event, drive, workers| {
+            if rng.below(150) == 0 {
+                drive.check();
+                let context = format!("{name}, event {event}");
+                moved += cut(&config, drive, workers, event % 61, &context);
+            }
+        });
+        let front = config.front.unwrap();
+        let keeps = front.log.bytes.0 > 0 && front.battery == Battery::Log;
+        assert_eq!(moved > 0, keeps, "{name}");
     }
 }
 

@@ -1,7 +1,7 @@
 //! Drives with fronts in files: the battery-backed state survives the process too.
 
 use super::model::{Left, Workers};
-use super::{all, fronted, run};
+use super::{all, fronted, run, weak};
 use crate::support::recover;
 use sim::{Kernel, Rng, Seed};
 use ssd::image::{self, ImageError, Log};
@@ -16,7 +16,7 @@ fn bytes_of(config: &DriveConfig, media: &DriveMedia) -> Vec<u8> {
 
 #[test]
 fn front_round_trips_through_a_file() {
-    for (seed, (name, config)) in (21..).zip(all()) {
+    for (seed, (name, config)) in (21..).zip(all().into_iter().chain(weak())) {
         let mut rng = Seed(seed).stream("files");
         run(&config, 300, seed, |event, drive, workers| {
             if rng.below(100) > 0 {
@@ -59,7 +59,8 @@ impl Followed {
 
 #[test]
 fn file_with_log_matches_a_power_cut() {
-    for (seed, (name, config)) in (31..).zip(all()) {
+    let [weak @ .., _groups, _failures] = weak();
+    for (seed, (name, config)) in (31..).zip(all().into_iter().chain(weak)) {
         let mut rng = Seed(seed).stream("log");
         let mut followed = Followed {
             log: None,

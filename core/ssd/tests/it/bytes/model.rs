@@ -1,6 +1,7 @@
 //! Model of the contents of lines, and the workers that write them.
 
 use sim::{Rng, Seed, Sim};
+use ssd::front::Battery;
 use ssd::wlog::StoreError;
 use ssd::{ByteError, Content, Drive};
 use std::cell::RefCell;
@@ -32,7 +33,14 @@ enum Doing {
 
 #[derive(Clone, Debug)]
 struct State {
+    /// Newest contents outside of the open transaction.
     kept: Lines,
+    /// Contents that are durable, and newer ones that a cut may leave instead.
+    durable: Lines,
+    since: BTreeMap<u64, Vec<u64>>,
+    /// Lines of the open transaction that a volatile block write has replaced: with its commit they
+    /// may come back.
+    replaced: Lines,
     open: Lines,
     tx: u32,
     doing: Doing,
@@ -42,6 +50,8 @@ struct State {
 #[derive(Clone)]
 pub(super) struct Workers {
     states: Vec<State>,
+    /// Whether lines, and blocks, are durable once written.
+    keeps: (bool, bool),
     next_tx: u32,
     next_value: u64,
     pub(super) done: usize,
@@ -73,16 +83,61 @@ fn at(lines: &Lines, line: u64) -> u64 {
     lines.get(&line).copied().unwrap_or(0)
 }
 
+impl State {
+    /// Records contents that were written, durably or not.
+    fn put(&mut self, new: &Lines, durable: bool) {
+        self.kept.extend(new);
+        for (&line, &value) in new {
+            if durable {
+                self.durable.insert(line, value);
+                self.since.remove(&line);
+            } else {
+                self.since.entry(line).or_default().push(value);
+            }
+        }
+    }
+
+    fn commit(&mut self) {
+        let open = std::mem::take(&mut self.open);
+        self.put(&open, true);
+        self.replaced_may_return();
+    }
+
+    fn replaced_may_return(&mut self) {
+        for (line, value) in std::mem::take(&mut self.replaced) {
+            self.since.entry(line).or_default().push(value);
+        }
+    }
+
+    fn flushed(&mut self) {
+        self.durable = self.kept.clone();
+        self.since.clear();
+        self.replaced.clear();
+    }
+
+    /// Whether a cut may leave `value` in `line`.
+    fn may_be(&self, line: u64, value: u64) -> bool {
+        let since = self.since.get(&line);
+        value == at(&self.durable, line) || since.is_some_and(|since| since.contains(&value))
+    }
+}
+
 impl Workers {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(battery: Battery, has_log: bool) -> Self {
+        let pages = battery == Battery::All;
+        let keeps = (pages || has_log && battery == Battery::Log, pages);
         let state = State {
             kept: Lines::new(),
+            durable: Lines::new(),
+            since: BTreeMap::new(),
+            replaced: Lines::new(),
             open: Lines::new(),
             tx: 0,
             doing: Doing::Nothing,
         };
         Self {
             states: vec![state; WORKERS],
+            keeps,
             next_tx: 0,
             next_value: 0,
             done: 0,
@@ -112,21 +167,23 @@ impl Workers {
             let found: Lines = lines_of(worker).map(|l| (l, line_of(drive, l))).collect();
             let context = format!("{context}: worker {worker}, {state:?}");
             match &state.doing {
-                Doing::Nothing => check(&found, &state.kept, None, &context),
+                Doing::Nothing => check(&found, state, None, &context),
                 Doing::Commit => {
                     let (&first, &value) = state.open.iter().next().expect("it wrote");
-                    let committed = at(&found, first) == value;
-                    let new = committed.then_some(&state.open);
-                    let all: Lines = match new {
-                        Some(new) => state.kept.clone().into_iter().chain(new.clone()).collect(),
-                        None => state.kept.clone(),
-                    };
-                    check(&found, &all, None, &context);
+                    let mut state = state.clone();
+                    if at(&found, first) == value {
+                        state.commit();
+                    } else {
+                        state.replaced_may_return();
+                    }
+                    check(&found, &state, None, &context);
                 }
-                Doing::Lines(new) => check(&found, &state.kept, Some(new), &context),
+                Doing::Lines(new) => check(&found, state, Some(new), &context),
                 Doing::Pages(new) => {
-                    check(&found, &state.kept, Some(new), &context);
-                    check_pages(&found, new, &context);
+                    check(&found, state, Some(new), &context);
+                    if self.keeps.1 {
+                        check_pages(&found, new, &context);
+                    }
                 }
             }
             left.extend(found);
@@ -135,12 +192,12 @@ impl Workers {
     }
 }
 
-/// Checks that each line has its contents in `kept`, or those in `new` if given.
-fn check(found: &Lines, kept: &Lines, new: Option<&Lines>, context: &str) {
+/// Checks that each line has contents that a cut may leave, or those in `new` if given.
+fn check(found: &Lines, state: &State, new: Option<&Lines>, context: &str) {
     for (&line, &value) in found {
         let new = new.and_then(|new| new.get(&line));
         assert!(
-            value == at(kept, line) || new == Some(&value),
+            state.may_be(line, value) || new == Some(&value),
             "{context}: line {line} of page {} is {value}",
             line / LINES
         );
@@ -221,8 +278,10 @@ impl Worker {
     }
 
     pub(super) async fn work(mut self, ops: usize) {
+        let is_volatile = !self.all.borrow().keeps.1;
         for _ in 0..ops {
-            match self.rng.below(20) {
+            match self.rng.below(20 + 2 * u64::from(is_volatile)) {
+                20.. => self.flush().await,
                 0..=9 => self.store().await,
                 10 | 11 => self.commit().await,
                 12..=14 => self.load().await,
@@ -305,11 +364,13 @@ impl Worker {
         match stored {
             Ok(()) => {
                 assert!(!locked, "a line of an open transaction was overwritten");
+                let (durable, _) = self.all.borrow().keeps;
                 self.state(|state| {
                     if tx == 0 {
-                        state.kept.extend(new);
+                        state.put(&new, durable);
                     } else {
                         state.tx = tx;
+                        state.replaced.retain(|line, _| !new.contains_key(line));
                         state.open.extend(new);
                     }
                     state.doing = Doing::Nothing;
@@ -342,10 +403,14 @@ impl Worker {
             self.seen("commit waited");
         }
         self.state(|state| {
-            let open = std::mem::take(&mut state.open);
-            state.kept.extend(open);
+            state.commit();
             (state.tx, state.doing) = (0, Doing::Nothing);
         });
+    }
+
+    async fn flush(&mut self) {
+        self.drive.flush().await.unwrap();
+        self.state(State::flushed);
     }
 
     fn want(&self, line: u64) -> u64 {
@@ -394,18 +459,20 @@ impl Worker {
         self.begin_block(sector, sectors, value);
         let (content, extent) = (Content::Fill(value), Extent::new(sector, sectors));
         let placement = Placement(value as u16 % 4);
+        let (_, durable) = self.all.borrow().keeps;
+        let fua = !durable && value % 3 == 0;
         self.drive
-            .write(extent, content, placement, Origin(0), false)
+            .write(extent, content, placement, Origin(0), fua)
             .await
             .unwrap();
-        self.end_block();
+        self.end_block(durable || fua);
     }
 
     async fn trim(&mut self) {
         let page = self.private() + self.rng.below(PRIVATE);
         self.begin_block(page * 8, 8, 0);
         self.drive.trim(Extent::new(page * 8, 8)).await.unwrap();
-        self.end_block();
+        self.end_block(true);
     }
 
     fn begin_block(&self, sector: u64, sectors: u32, value: u64) {
@@ -414,11 +481,16 @@ impl Worker {
         self.state(|state| state.doing = Doing::Pages(new));
     }
 
-    fn end_block(&self) {
+    fn end_block(&self, durable: bool) {
         self.state(|state| {
             if let Doing::Pages(new) = std::mem::replace(&mut state.doing, Doing::Nothing) {
-                state.open.retain(|line, _| !new.contains_key(line));
-                state.kept.extend(new);
+                let replaced = state.open.extract_if(.., |line, _| new.contains_key(line));
+                let replaced: Lines = replaced.collect();
+                match durable {
+                    true => state.replaced.retain(|line, _| !new.contains_key(line)),
+                    false => state.replaced.extend(replaced),
+                }
+                state.put(&new, durable);
             }
         });
     }

@@ -1,9 +1,9 @@
 //! Rejected accesses of byte-addressable drives, and the costs of accepted ones.
 
-use super::fronted;
+use super::{fronted, with_battery};
 use crate::support::tiny;
 use sim::{Kernel, Seed};
-use ssd::front::FrontConfig;
+use ssd::front::{Battery, FrontConfig};
 use ssd::wlog::{CommitError, StoreError};
 use ssd::{
     ByteError, Cause, Content, Drive, DriveConfig, DriveMedia, IoError, Layout, PRESETS, ReadCause,
@@ -404,6 +404,43 @@ fn impossible_front_config_names_the_knob() {
     let mut config = fronted(true, 8, true);
     config.mapping.cache = Bytes(4 * KIB);
     assert!(Layout::new(&config).is_err());
+    let mut config = fronted(true, 8, true);
+    front(&mut config).battery = Battery::Log;
+    let refused = Layout::new(&config).unwrap_err().to_string();
+    assert!(
+        refused.contains("false unless front.battery=all"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn battery_decides_what_a_flush_and_a_transaction_are() {
+    let of = |battery, log, cache| {
+        let config = with_battery(battery, fronted(log, 8, cache));
+        let kept = config.front_kept();
+        on_drive(&config, move |drive, _| async move {
+            drive.store(0, &[1; 64], 0, Origin(0)).await.unwrap();
+            drive.flush().await.unwrap();
+            let programs = drive.ledger().programmed_pages() > 0;
+            assert_eq!(programs, !drive.keeps_lines());
+            let (cache, txs) = (drive.has_volatile_cache(), drive.has_transactions());
+            (kept, cache, txs, programs)
+        })
+    };
+    let log = Bytes(320 * 80 + 4 * 8);
+    let cache = Bytes(5 * 4096);
+    assert_eq!(of(Battery::All, true, false), (log, false, true, false));
+    assert_eq!(of(Battery::All, false, true), (cache, false, false, false));
+    assert_eq!(of(Battery::Log, true, true), (log, true, true, false));
+    assert_eq!(of(Battery::Log, false, true), (Bytes(0), true, false, true));
+    assert_eq!(
+        of(Battery::None, true, false),
+        (Bytes(0), true, false, true)
+    );
+    assert_eq!(
+        of(Battery::None, false, true),
+        (Bytes(0), true, false, true)
+    );
 }
 
 fn front(config: &mut DriveConfig) -> &mut FrontConfig {
