@@ -121,7 +121,7 @@ impl Told<'_> {
             true => self.buffers().0,
             false => 0,
         };
-        Bytes(self.drive.dram().front.0 + buffers)
+        Bytes(self.drive.front_kept().0 + buffers)
     }
 
     fn write_buffer(&self) -> String {

@@ -63,6 +63,11 @@ impl<'a> DriveImage<'a> {
         })
     }
 
+    /// Whether the drive's firmware has transactions of cache lines.
+    pub(crate) fn has_transactions(&self) -> bool {
+        self.bare.drive.has_transactions()
+    }
+
     /// Whether a read of the image has met a block that the flash has lost.
     #[must_use]
     pub fn has_met_lost(&self) -> bool {

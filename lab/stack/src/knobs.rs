@@ -1,6 +1,7 @@
 //! `SETTING=VALUE` assignments to the drive, the host and its page cache.
 //!
-//! Invariant: every assignment belongs to exactly one of the three.
+//! Invariant: every assignment belongs to exactly one of the three. `battery=all|log|none` stands
+//! for the settings of a drive that say which of its DRAM survives a power cut.
 
 use crate::error::StackError;
 use host::HostConfig;
@@ -12,6 +13,8 @@ use vfs::CacheConfig;
 /// Prefixes of knobs outside the drive, named like the sections of a plan file.
 const HOST: &str = "host.";
 const PAGE_CACHE: &str = "page_cache.";
+/// The setting that stands for all settings of a drive's battery.
+const BATTERY: &str = "battery=";
 
 /// Whether an assignment sets a knob of the drive.
 #[must_use]
@@ -40,6 +43,7 @@ pub fn drive(config: DriveConfig, set: &[String]) -> Result<DriveConfig, StackEr
     if !set.iter().any(|assignment| are_of_drive(assignment)) {
         return Ok(config);
     }
+    let set = &with_batteries(&config, set)?;
     let mut given: DriveConfig = laid(&config, set, of_drive, known)?;
     let refused = StackError::Knobs;
     let conventional = |config: &DriveConfig| config.zones.map_or(0, |zones| zones.conventional);
@@ -54,6 +58,31 @@ pub fn drive(config: DriveConfig, set: &[String]) -> Result<DriveConfig, StackEr
     config.timing().map_err(refused)?;
     config.endurance().map_err(refused)?;
     Ok(config)
+}
+
+/// `set` with each `battery=…` as assignments to settings of `config`: the part of the front that a
+/// battery keeps, if the drive has one, and the protection of the write buffer, which only a battery
+/// for everything provides.
+fn with_batteries(config: &DriveConfig, set: &[String]) -> Result<Vec<String>, StackError> {
+    let mut expanded = Vec::new();
+    for assignment in set {
+        let Some(kept) = assignment.strip_prefix(BATTERY) else {
+            expanded.push(assignment.clone());
+            continue;
+        };
+        if !["all", "log", "none"].contains(&kept) {
+            return Err(StackError::Knob {
+                assignment: assignment.clone(),
+                reason: "expected battery=all, battery=log or battery=none".to_owned(),
+            });
+        }
+        if config.front.is_some() {
+            expanded.push(format!("front.battery={kept}"));
+        }
+        let protects = kept == "all";
+        expanded.push(format!("controller.power_loss_protection={protects}"));
+    }
+    Ok(expanded)
 }
 
 /// The default host with the assignments of `set` that belong to it.

@@ -1,13 +1,16 @@
 //! ByteFS as the host of a stack.
+//!
+//! Firmware without a battery has no transactions. There ByteFS is its variant ByteFS-Dual, whose
+//! undo journal on the host makes changes atomic.
 
-use super::{Host, Made, Promises, Said, Switch, ask_e2fsck, check_ext4, fit};
+use super::{Host, Made, Promises, Said, Switch, ask_e2fsck, check_ext4, fit, undo};
 use crate::attached::Attached;
 use crate::files::FILE_SYSTEM;
 use crate::image::DriveImage;
-use bytefs::{Data, Options, Variant, mkfs_options};
+use bytefs::{Data, Options, Variant, dual, mkfs_options};
 use crash::Settles;
 use extfs::{BLOCK, MkfsOptions};
-use host::BlockPort;
+use host::{BlockPort, BytePort};
 use sim::Sim;
 use ssd::DriveConfig;
 use ssd::front::FrontConfig;
@@ -88,6 +91,13 @@ impl Host for ByteFs {
     async fn format(&self, _: &Sim, device: &Attached, now: Timestamp) -> Made<()> {
         let blocks = device.capacity().0 / BLOCK as u64;
         let journals = self.options.data == Data::Journal;
+        if !device.bytes().has_transactions() {
+            return match journals {
+                true => Err("+journal needs transactions, and firmware without a battery has none"
+                    .to_owned()),
+                false => undo::format(device, now).await,
+            };
+        }
         let journal_blocks = MkfsOptions::new(blocks).journal_blocks;
         let layout = MkfsOptions {
             now,
@@ -103,6 +113,12 @@ impl Host for ByteFs {
             start: now,
             ..self.options
         };
+        if !device.bytes().has_transactions() {
+            let mounted = dual::mount(sim, &device.bytes(), options).await;
+            return mounted
+                .map(|m| m.0.into())
+                .map_err(|error| error.to_string());
+        }
         let mounted = bytefs::mount(sim, &device.bytes(), options).await;
         mounted
             .map(|m| ::bytefs::into_any(m.0))
@@ -116,7 +132,10 @@ impl Host for ByteFs {
     /// Once the drive has power after a cut, the image has no uncommitted lines: an outside checker
     /// needs no more than its own rules for unlinked inodes.
     fn ask_outside(&self, image: &DriveImage<'_>, recover: bool) -> Said {
-        ask_e2fsck(image, recover)
+        match image.has_transactions() {
+            true => ask_e2fsck(image, recover),
+            false => undo::ask_outside(image, recover),
+        }
     }
 }
 

@@ -68,12 +68,7 @@ impl Host for Undoing {
     }
 
     async fn format(&self, _: &Sim, device: &Attached, now: Timestamp) -> Made<()> {
-        let layout = MkfsOptions {
-            now,
-            ..undo::mkfs_options(device.capacity().0 / BLOCK as u64)
-        };
-        let made = undo::format(&device.bytes(), &layout).await;
-        made.map_err(|error| error.to_string())
+        format(device, now).await
     }
 
     async fn mount(&self, sim: &Sim, device: &Attached, start: Timestamp) -> Made<AnyBody> {
@@ -94,10 +89,25 @@ impl Host for Undoing {
         check_ext4(image)
     }
 
-    /// An outside checker may refuse the image after a cut, while changes may have to be undone.
     fn ask_outside(&self, image: &DriveImage<'_>, recover: bool) -> Said {
-        let refuses = |said: &String| REFUSALS.iter().any(|refusal| said.contains(refusal));
-        let said = ask_e2fsck(image, false)?;
-        Ok(said.filter(|said| !recover || !refuses(said)))
+        ask_outside(image, recover)
     }
+}
+
+/// Makes a file system with an undo journal.
+pub(super) async fn format(device: &Attached, now: Timestamp) -> Made<()> {
+    let layout = MkfsOptions {
+        now,
+        ..undo::mkfs_options(device.capacity().0 / BLOCK as u64)
+    };
+    let made = undo::format(&device.bytes(), &layout).await;
+    made.map_err(|error| error.to_string())
+}
+
+/// The findings of `e2fsck`. After a cut it may refuse the image, while changes may have to be
+/// undone.
+pub(super) fn ask_outside(image: &DriveImage<'_>, recover: bool) -> Said {
+    let refuses = |said: &String| REFUSALS.iter().any(|refusal| said.contains(refusal));
+    let said = ask_e2fsck(image, false)?;
+    Ok(said.filter(|said| !recover || !refuses(said)))
 }
