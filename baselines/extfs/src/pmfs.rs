@@ -91,6 +91,7 @@ pub fn mount(
         direct_bytes: None,
         open_lines: options.open_lines,
         handles: options.handles,
+        commit_interval: None,
         cache_blocks: options.cache_blocks,
         origin: options.origin,
         placement: placer.metadata(),

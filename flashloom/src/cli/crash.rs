@@ -79,7 +79,8 @@ pub(crate) struct Crash {
     #[arg(long)]
     snapshot: bool,
     /// Change a setting of the drive; may be repeated. The drive has no power-loss protection
-    /// unless it has a battery or controller.power_loss_protection=true is set
+    /// unless it has a battery or controller.power_loss_protection=true is set. battery=all, log or
+    /// none is the part of a byte-addressable drive's DRAM that survives
     #[arg(long, value_name = "SETTING=VALUE")]
     set: Vec<String>,
     /// Precondition of the drive: fresh, full or aged; or of file system and drive together: used,

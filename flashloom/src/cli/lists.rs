@@ -120,7 +120,7 @@ const OF_KNOBS: &str = "\
 # are settings that replace others or are usually unset: flash.timing, flash.endurance,
 # flash.page_registers, geometry.spare_words, controller.read_ahead, controller.read_streams,
 # controller.limits, collection.batch_lines, collection.paced, mapping.cache_holds,
-# placement.spare.
+# placement.spare, front.battery.
 ";
 
 /// The drive file that makes this drive: its preset, and its settings with their values.

@@ -67,6 +67,8 @@ pub struct Field {
 
 /// Key of the drive's DRAM that keeps its contents without power.
 pub const DRAM_KEPT: &str = "dram-kept";
+/// Key of what the battery of a byte-addressable drive is worth, in words.
+pub const BATTERY: &str = "battery";
 /// Key of all the drive's DRAM.
 pub const DRAM: &str = "dram";
 /// Key of the place of the write buffer, and whether a power cut loses it.
@@ -269,6 +271,8 @@ pub const FIELDS: &[Field] = &{
         ),
         field("drive.faults.read_passes", "passes of a read", None),
         field("drive.faults.wear_out", "blocks wear out", None),
+        told(BATTERY, DRAM_KEPT),
+        told("drive.front.battery", DRAM_KEPT),
         told("drive.front.log.bytes", DRAM_KEPT),
         told("drive.front.log.commits", DRAM_KEPT),
         told("drive.front.cache.bytes", DRAM_KEPT),
@@ -480,6 +484,30 @@ fn difference(
     (key, name, unit, of_part): (&str, &str, Unit, bool),
     runs: &[&Run],
 ) -> Option<Difference> {
+    let values = held((key, unit, of_part), runs);
+    (values.len() > 1).then(|| Difference {
+        field: key.to_owned(),
+        name: name.to_owned(),
+        values,
+    })
+}
+
+/// The DRAM that the batteries of byte-addressable drives keep, with the stacks of each, as one line;
+/// `None` if no stack has such a drive.
+#[must_use]
+pub fn batteries(runs: &[Run]) -> Option<String> {
+    let runs: Vec<&Run> = runs.iter().collect();
+    let values = held((BATTERY, Unit::None, true), &runs);
+    let differing = Difference {
+        field: BATTERY.to_owned(),
+        name: "battery keeps".to_owned(),
+        values,
+    };
+    (!differing.values.is_empty()).then(|| differing.line())
+}
+
+/// The values of a field, with the stacks of each.
+fn held((key, unit, of_part): (&str, Unit, bool), runs: &[&Run]) -> Vec<Held> {
     let mut values: Vec<Held> = Vec::new();
     for run in runs {
         let value = run.configuration.get(key);
@@ -515,11 +543,7 @@ fn difference(
             }
         }
     }
-    (values.len() > 1).then(|| Difference {
-        field: key.to_owned(),
-        name: name.to_owned(),
-        values,
-    })
+    values
 }
 
 fn tell(value: Option<&Setting>, unit: Unit) -> String {

@@ -6,10 +6,11 @@
 use crate::hosts::{self, Keeps};
 use crate::plan::Plan;
 use report::configuration::{
-    Configuration, DRAM, DRAM_KEPT, HOST_MEMORY, HOST_MEMORY_TIMES, MAP, MKFS, PADDING, Setting,
-    WRITE_BUFFER,
+    BATTERY, Configuration, DRAM, DRAM_KEPT, HOST_MEMORY, HOST_MEMORY_TIMES, MAP, MKFS, PADDING,
+    Setting, WRITE_BUFFER,
 };
 use serde::Serialize;
+use ssd::front::Battery;
 use ssd::{CacheHolds, DriveConfig, Interface, RawGeometry};
 use toml::Value;
 use units::Bytes;
@@ -37,6 +38,9 @@ pub(crate) fn configuration(plan: &Plan) -> Configuration {
     let number = |bytes: Bytes| Setting::Number(bytes.0);
     all.insert(DRAM.to_owned(), number(told.dram()));
     all.insert(DRAM_KEPT.to_owned(), number(told.dram_kept()));
+    if let Some(battery) = told.battery() {
+        all.insert(BATTERY.to_owned(), Setting::Text(battery));
+    }
     all.insert(WRITE_BUFFER.to_owned(), Setting::Text(told.write_buffer()));
     all.insert(MAP.to_owned(), Setting::Text(told.map()));
     all.insert(PADDING.to_owned(), number(told.padding()));
@@ -122,6 +126,21 @@ impl Told<'_> {
             false => 0,
         };
         Bytes(self.drive.front_kept().0 + buffers)
+    }
+
+    /// DRAM that the battery keeps, in words; `None` on a drive without a byte interface.
+    fn battery(&self) -> Option<String> {
+        let front = self.drive.front.as_ref()?;
+        let (log, cache) = (front.log.bytes.0 > 0, front.cache.bytes.0 > 0);
+        let kept = Bytes(self.dram_kept().0);
+        Some(match (front.battery, log, cache) {
+            (Battery::All, true, true) => format!("{kept}: log, page cache and write buffer"),
+            (Battery::All, true, false) => format!("{kept}: log and write buffer"),
+            (Battery::All, false, _) => format!("{kept}: page cache and write buffer"),
+            (Battery::Log, true, _) => format!("{kept}: the log alone"),
+            (Battery::Log, false, _) => "nothing, as there is no log".to_owned(),
+            (Battery::None, _, _) => "nothing".to_owned(),
+        })
     }
 
     fn write_buffer(&self) -> String {

@@ -171,6 +171,10 @@ pub const STACKS: &[Stack] = &[
             transactions",
     },
     Stack {
+        name: "bytefs+strict@byte",
+        help: "ByteFS whose calls wait for the commit of their changes",
+    },
+    Stack {
         name: "bytefs+divided@byte",
         help: "ByteFS on a drive whose DRAM is divided into log and page cache as in SkyByte",
     },

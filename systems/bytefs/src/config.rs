@@ -4,6 +4,9 @@ use extfs::lines::LineOptions;
 use units::{Ns, Origin, Placement};
 use vfs::Timestamp;
 
+/// Handles of a transaction that commits by a force, our choice: it bounds the work of one commit.
+const DEFERRED_HANDLES: usize = 4_096;
+
 /// Parts of the mechanism that a mount uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 //= bytefs 5.4
@@ -49,8 +52,15 @@ pub struct Options {
     /// never fit fails with `ENOSPC`. With less than 5,056 the largest handle of the body,
     /// of 79 blocks, would fail; a drive with less, a log under 795 KiB, is rejected.
     pub open_lines: u64,
-    /// Handles per transaction: 64, our choice; further handles wait until it is closed.
-    /// Bounds the time that a call stays uncommitted.
+    /// Whether calls that change names or attributes wait for their commit. By default a
+    /// transaction commits when a force asks for it, at an age of `commit_interval`, or
+    /// when the lines of all transactions take a quarter of `open_lines`.
+    //= bytefs 4.8
+    pub strict: bool,
+    /// Age at which a transaction commits without a force, unless `strict`: 5 s, as in ext4.
+    pub commit_interval: Ns,
+    /// Handles per transaction if `strict`: 64, our choice; further handles wait until it is
+    /// closed. Bounds the time that a call stays uncommitted. Otherwise 4,096.
     pub handles: usize,
     /// TxIDs per reservation, which stores one cache line: 65,536, our choice.
     pub tx_ids: u32,
@@ -77,6 +87,8 @@ impl Default for Options {
             byte_lines: 8,
             direct_bytes: 512,
             open_lines: 1 << 20,
+            strict: false,
+            commit_interval: Ns::secs(5),
             handles: 64,
             tx_ids: 1 << 16,
             cache_blocks: 1 << 16,
@@ -99,7 +111,11 @@ impl Options {
             byte_lines: self.byte_lines,
             direct_bytes: full.then_some(self.direct_bytes),
             open_lines: self.open_lines,
-            handles: self.handles,
+            handles: match self.strict {
+                true => self.handles,
+                false => self.handles.max(DEFERRED_HANDLES),
+            },
+            commit_interval: (!self.strict).then_some(self.commit_interval),
             cache_blocks: self.cache_blocks,
             origin: self.origin,
             placement,

@@ -10,13 +10,16 @@
 //! - A handle notes which lines of 64 bytes it changes. Where ext4 logs a block and
 //!   writes it again later, ByteFS stores those lines once; the drive's own log is the
 //!   redo log.
-//! - With its last handle a transaction is **closed**, and a task of its own commits it:
-//!   write the contents that it maps, copy its lines, store the copies under a TxID,
-//!   verify once, `COMMIT`. The end of `COMMIT` is the durable point. The call continues
-//!   at once, unlocks its directory or file, and returns after that point: see
-//!   [`extfs::Persist::settle`]. A waiting call stores some of the lines meanwhile.
-//! - While earlier transactions commit, a handle that touches a line of a closed
-//!   transaction reopens it. So changes made during one commit form the next
+//! - With its last handle a transaction is **closed**. A force, its age or its size makes
+//!   it commit, in a task of its own: write the contents that it maps, copy its lines,
+//!   store the copies under a TxID, verify once, `COMMIT`. The end of `COMMIT` is the
+//!   durable point.
+//! - If [`Options::strict`], a transaction commits as soon as it is closed. The call
+//!   continues at once, unlocks its directory or file, and returns after the durable
+//!   point: see [`extfs::Persist::settle`]. A waiting call stores some of the lines
+//!   meanwhile.
+//! - Until it is copied, a handle that touches a line of a closed transaction, or ends in
+//!   order, reopens it. So changes between two forces, or during one commit, form the next
 //!   transaction, as in group commit.
 //! - A page that is written back is compared with the duplicate that the cache made
 //!   when it was first changed. If less than an eighth of it differs it goes as lines,
@@ -57,16 +60,18 @@
 //!   that, the later transaction commits after the copied one. A transaction with
 //!   contents by bytes is copied as it closes, so that later contents of the same lines
 //!   come after it; it accepts no further handles.
-//! - **Order.** A call that changes names or attributes returns once its change is
-//!   durable. Overlapping calls commit in the order in which their handles ended, as in
-//!   ext4: a handle that ends joins ended transactions that are not copied, and follows
+//! - **Order.** Changes of names and attributes commit in the order in which their handles
+//!   ended, as in ext4: a handle that ends joins ended transactions that are not copied, and follows
 //!   the copied ones, so changes made during one commit form one group. Write-back is
 //!   exempt from this order, as programs are promised nothing of it before they force:
 //!   changes of names do not wait for contents unless they share a line. `force` waits
 //!   for every handle up to its own. No call waits for the freeing of an unlinked file.
-//! - **When to commit.** The paper persists the inode with the write and commits with
-//!   the `fsync`. This body allocates late and changes the inode when pages are written
-//!   back, so a commit follows its contents there; changes of names commit at once.
+//! - **When to commit.** The paper stores the lines of an inode with the write and commits
+//!   with the `fsync` (4.8). Here the lines wait in memory for that `fsync` too, so lines
+//!   that many calls change are stored once; without one a transaction commits at an age of
+//!   5 s, as in ext4, or when the lines of all take a quarter of [`Options::open_lines`].
+//!   This body allocates late and changes the inode when pages are written back, so a
+//!   commit follows its contents there.
 //! - **Starvation** cannot happen: once a transaction has [`Options::handles`] handles,
 //!   new handles wait until it is copied. If a task waits for the transaction, they wait
 //!   as soon as only open handles delay it, as while a transaction of JBD2 is locked.

@@ -4,7 +4,9 @@
 //! waits. In order: its predecessors commit, and writes of contents that it waits for end; its
 //! lines are copied, unless they were copied at the close; a flush makes earlier contents durable;
 //! its new blocks are written; its lines become durable through [`Durable::persist`]. The caller
-//! that closed it continues at once, and waits for the commit only when it holds no lock.
+//! that closed it continues at once, and waits for the commit only when it holds no lock. With a
+//! commit interval it does not wait: the closed transaction is deferred, and takes up later handles,
+//! until a force, its age or its size makes it commit.
 //!
 //! Invariants: a line has at most one version on the drive that is not durable; after
 //! a failure nothing becomes durable any more.
@@ -17,12 +19,13 @@ use super::snapshot::Piece;
 use super::table::{Closing, Next, Refusal, TxTable};
 use crate::persist::Run;
 use std::rc::Rc;
+use units::Ns;
 use vfs::{Errno, Result};
 
 impl<D: Durable> Core<D> {
     /// Opens a handle for `blocks` blocks; waits for room. `ENOSPC` if no transaction can
     /// hold so many, `EROFS` after an abort.
-    pub(super) async fn begin(&self, blocks: usize) -> Result<u64> {
+    pub(super) async fn begin(self: &Rc<Self>, blocks: usize) -> Result<u64> {
         loop {
             if self.aborted.get() {
                 return Err(Errno::EROFS);
@@ -31,7 +34,10 @@ impl<D: Durable> Core<D> {
             match begun {
                 Ok(handle) => return Ok(handle),
                 Err(Refusal::TooLarge) => return Err(Errno::ENOSPC),
-                Err(Refusal::Wait) => self.progress.wait(&self.sim).await,
+                Err(Refusal::Wait) => {
+                    self.commit_deferred(u64::MAX);
+                    self.progress.wait(&self.sim).await;
+                }
             }
         }
     }
@@ -44,6 +50,39 @@ impl<D: Durable> Core<D> {
             table.end(handle, Vec::new())
         });
         if let Some(closing) = closing {
+            self.close(closing);
+        }
+    }
+
+    /// Commits a closed transaction: now, or later with a commit interval in the options.
+    //= bytefs 4.8
+    pub(super) fn close(self: &Rc<Self>, closing: Closing) {
+        let Some(interval) = self.options.commit_interval else {
+            return self.post(closing);
+        };
+        let now = self.table.borrow_mut().defer(closing);
+        match now {
+            Some(closing) => self.post(closing),
+            None => self.start_timer(interval),
+        }
+    }
+
+    /// Starts the task that commits deferred transactions after `interval`, unless it runs.
+    fn start_timer(self: &Rc<Self>, interval: Ns) {
+        if !self.timed.replace(true) {
+            let core = Rc::clone(self);
+            self.sim.spawn_detached(async move {
+                core.sim.sleep(interval).await;
+                core.timed.set(false);
+                core.commit_deferred(u64::MAX);
+            });
+        }
+    }
+
+    /// Starts the commits of deferred transactions that have a handle up to `upto`.
+    fn commit_deferred(self: &Rc<Self>, upto: u64) {
+        let closings = self.table.borrow_mut().undefer(upto);
+        for closing in closings {
             self.post(closing);
         }
     }
@@ -57,8 +96,18 @@ impl<D: Durable> Core<D> {
         });
     }
 
-    /// Waits until a closed handle is durable. `EIO` if the strategy aborts before.
+    /// Waits until a closed handle is durable, if calls wait for that. `EIO` if the strategy aborts
+    /// before.
     pub(super) async fn settle(&self, handle: u64) -> Result<()> {
+        match self.options.commit_interval {
+            Some(_) if self.aborted.get() => Err(Errno::EIO),
+            Some(_) => Ok(()),
+            None => self.wait_durable(handle).await,
+        }
+    }
+
+    /// Waits until a closed handle is durable. `EIO` if the strategy aborts before.
+    pub(super) async fn wait_durable(&self, handle: u64) -> Result<()> {
         let waits = !vfs::mutant::is("bytefs-call-returns-before-commit");
         while waits && !self.table.borrow_mut().is_durable(handle) {
             if self.aborted.get() {
@@ -185,7 +234,7 @@ impl<D: Durable> Core<D> {
 
     /// Waits until every handle up to `upto` is durable, and all contents written until
     /// now. `EIO` if that fails, `EROFS` if the strategy aborted before.
-    pub(super) async fn force(&self, upto: u64) -> Result<()> {
+    pub(super) async fn force(self: &Rc<Self>, upto: u64) -> Result<()> {
         if self.aborted.get() {
             return Err(Errno::EROFS);
         }
@@ -194,6 +243,7 @@ impl<D: Durable> Core<D> {
             .map_or(upto, |journal| upto.max(journal.upto()));
         let upto = upto.min(self.table.borrow().newest());
         while self.table.borrow_mut().want(upto) && !self.aborted.get() {
+            self.commit_deferred(upto);
             self.progress.wait(&self.sim).await;
         }
         if self.aborted.get() {

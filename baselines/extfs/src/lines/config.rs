@@ -23,6 +23,9 @@ pub struct LineOptions {
     pub open_lines: u64,
     /// Handles per transaction; further handles wait until it is closed.
     pub handles: usize,
+    /// Age at which a transaction commits without a force; `None`: it commits once it is closed, and
+    /// calls that change names or attributes wait for that.
+    pub commit_interval: Option<Ns>,
     /// Bound on clean blocks of metadata in memory.
     pub cache_blocks: usize,
     /// Origin to which requests for metadata are attributed.

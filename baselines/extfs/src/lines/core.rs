@@ -24,6 +24,8 @@ pub(super) struct Core<D> {
     pub(super) table: RefCell<TxTable>,
     /// Fires when a transaction closed or committed, or a write of contents ended.
     pub(super) progress: Rc<Signal>,
+    /// Whether a task waits for the age of deferred transactions.
+    pub(super) timed: Cell<bool>,
     /// A commit or flush failed: the strategy is read-only.
     pub(super) aborted: Cell<bool>,
     /// Block writes of contents that have ended, and the count of them that a flush has
@@ -56,6 +58,7 @@ impl<D: Durable> Core<D> {
             journal,
             table: RefCell::new(TxTable::new(limits)),
             progress,
+            timed: Cell::default(),
             aborted: Cell::default(),
             written: Cell::default(),
             flushed: Cell::default(),

@@ -156,12 +156,12 @@ impl<D: Durable> Core<D> {
         let blockers = self.blockers(&plan);
         let landing = self.table.borrow_mut().await_landing(handle);
         let closing = self.meet(|table| table.end(handle, images));
-        self.post(closing.expect("it was the last handle"));
+        self.close(closing.expect("it was the last handle"));
         let written = self.write_runs(&plan, blockers).await;
         landing.set(true);
         self.progress.notify(&self.sim);
         if by_bytes {
-            self.settle(handle).await?;
+            self.wait_durable(handle).await?;
         }
         written
     }
@@ -197,10 +197,10 @@ impl<D: Durable> Core<D> {
         let images = std::mem::take(&mut plan.images);
         let by_bytes = !images.is_empty();
         if let Some(closing) = self.meet(|table| table.end(handle, images)) {
-            self.post(closing);
+            self.close(closing);
         }
         if by_bytes {
-            self.settle(handle).await?;
+            self.wait_durable(handle).await?;
         }
         Ok(())
     }
@@ -242,7 +242,7 @@ impl<D: Durable> Core<D> {
         let number = closing.number;
         self.post(closing);
         let written = self.write_runs(&plan, blockers).await;
-        self.settle(number).await?;
+        self.wait_durable(number).await?;
         written
     }
 
@@ -484,7 +484,7 @@ impl<D: Durable> Core<D> {
                 Some(closing) => {
                     let number = closing.number;
                     self.post(closing);
-                    return self.settle(number).await;
+                    return self.wait_durable(number).await;
                 }
                 None if self.aborted.get() => return Err(Errno::EIO),
                 None => self.progress.wait(&self.sim).await,

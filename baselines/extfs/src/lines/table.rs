@@ -23,6 +23,7 @@
 //!   [`Limits::lines`].
 
 mod check;
+mod deferred;
 
 use super::journal::{Copies, Copy, unite};
 use super::owners::{Block, Owner};
@@ -61,6 +62,8 @@ struct Tx {
     open: usize,
     /// Number of times that it was closed; tells a current [`Closing`] from an outdated one.
     closings: u64,
+    /// Whether its commit waits for a force ([`TxTable::defer`]).
+    deferred: bool,
     copied: bool,
     /// Whether one of its handles has ended in order.
     left: bool,
@@ -575,18 +578,6 @@ impl TxTable {
     /// Whether a copied transaction has not committed.
     pub(super) fn is_pending(&self, number: u64) -> bool {
         self.txs.contains_key(&number)
-    }
-
-    /// Whether any handle up to `upto` is not durable. Transactions with such handles are marked
-    /// as waited for and take no more handles.
-    pub(super) fn want(&mut self, upto: u64) -> bool {
-        let pending = self.pending.first().is_some_and(|&first| first <= upto);
-        if pending {
-            let open = self.txs.values_mut().filter(|tx| !tx.copied);
-            open.filter(|tx| tx.members.iter().any(|&m| m <= upto))
-                .for_each(|tx| tx.wanted = true);
-        }
-        pending
     }
 
     /// Copied transactions that have lines of these blocks.

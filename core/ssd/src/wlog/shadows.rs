@@ -8,6 +8,7 @@
 //! its page. A version of the page on flash makes the shadows of that version, and of earlier
 //! versions, invalid.
 
+use super::{Index, Log};
 use std::collections::BTreeMap;
 
 /// Lines of a page that one version of the page supersedes.
@@ -95,5 +96,72 @@ impl Shadows {
     pub(super) fn is_hidden(&self, place: u32) -> bool {
         let word = self.hidden.get(place as usize / 64);
         word.is_some_and(|word| word >> (place % 64) & 1 == 1)
+    }
+}
+
+impl<I: Index> Log<I> {
+    /// Hides `lines` of `page`, which version `by` of the page supersedes in a volatile buffer:
+    /// [`Log::written`] invalidates them, and a power cut before that brings them back.
+    pub fn hide(&mut self, page: u32, lines: u64, by: u64) {
+        let Some(last) = self.last_of(page) else {
+            return;
+        };
+        self.cover(page, lines, (by, last));
+        self.cut(page, lines);
+    }
+
+    /// Hides the valid lines of `lines` in the entry of slot `last` and in earlier entries of the
+    /// same page.
+    pub(super) fn cover(&mut self, page: u32, lines: u64, (by, last): (u64, u64)) {
+        let ring = &self.kept.ring;
+        let mut slots = self.slots_of(last, lines);
+        // A slot that is hidden already belongs to an earlier version, which is on flash earlier.
+        slots.retain(|&slot| !ring.is_dead(slot) && !self.shadows.is_hidden(ring.place(slot)));
+        for &slot in &slots {
+            self.shadows.hide(ring.place(slot));
+        }
+        if let Some(&first) = slots.iter().min() {
+            self.shadows.add(page, lines, by, (first, last));
+        }
+    }
+
+    /// Hides the lines of pages `first` to before `end`, which the host deallocated, until the
+    /// deallocation is on flash ([`Log::deallocated`]).
+    pub fn deallocate(&mut self, first: u32, end: u32) {
+        let mut from = first;
+        while let Some(page) = self.next_page(from).filter(|&page| page < end) {
+            self.hide(page, u64::MAX, 0);
+            from = page + 1;
+        }
+        let mut from = first;
+        while let Some(page) = self.shadows.next_page(from).filter(|&page| page < end) {
+            self.shadows.deallocate(page);
+            from = page + 1;
+        }
+    }
+
+    /// Invalidates the lines that version `by` of `page`, or an earlier one, superseded: the version
+    /// is on flash.
+    pub fn written(&mut self, page: u32, by: u64) {
+        for shadow in self.shadows.take(page, by) {
+            self.kill(shadow.last, shadow.lines);
+        }
+    }
+
+    /// Invalidates the lines of deallocated pages: all deallocations are on flash.
+    pub fn deallocated(&mut self) {
+        let mut from = 0;
+        while let Some(page) = self.shadows.next_page(from) {
+            self.written(page, 0);
+            from = page + 1;
+        }
+    }
+
+    /// Whether a line that the current cleaning is to free is hidden: a power cut would bring it
+    /// back.
+    #[must_use]
+    pub fn hides_frozen(&self) -> bool {
+        let mark = self.frozen.as_ref().map(|(_, mark)| *mark);
+        mark.is_some_and(|mark| self.shadows.reach_before(mark))
     }
 }

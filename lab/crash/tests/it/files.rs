@@ -315,7 +315,7 @@ impl Subject for Files {
                     start(mounted.unwrap().0.into(), sim, calls, rng, task).await;
                 }
                 How::Lines => {
-                    let options = bytefs::Options::default();
+                    let options = strict();
                     let mounted = bytefs::mount(&sim, &disk, options).await;
                     start(bytefs::into_any(mounted.unwrap().0), sim, calls, rng, task).await;
                 }
@@ -324,7 +324,7 @@ impl Subject for Files {
                     start(mounted.unwrap().0.into(), sim, calls, rng, task).await;
                 }
                 How::Dual => {
-                    let options = bytefs::Options::default();
+                    let options = strict();
                     let mounted = bytefs::dual::mount(&sim, &disk, options).await;
                     start(mounted.unwrap().0.into(), sim, calls, rng, task).await;
                 }
@@ -367,7 +367,7 @@ impl Subject for Files {
                     Err(error) => Err(error.to_string()),
                 },
                 How::Lines => {
-                    let options = bytefs::Options::default();
+                    let options = strict();
                     match bytefs::mount(&sim, &disk, options).await {
                         Ok((body, _)) => show(bytefs::into_any(body), sim).await,
                         Err(error) => Err(error.to_string()),
@@ -378,7 +378,7 @@ impl Subject for Files {
                     Err(error) => Err(error.to_string()),
                 },
                 How::Dual => {
-                    let options = bytefs::Options::default();
+                    let options = strict();
                     match bytefs::dual::mount(&sim, &disk, options).await {
                         Ok((body, _)) => show(body.into(), sim).await,
                         Err(error) => Err(error.to_string()),
@@ -516,6 +516,14 @@ fn a_call_that_returns_before_it_is_durable_is_found_out() {
 fn without_a_journal_the_judges_complain() {
     let found = found(How::Nothing, 1, &Points::Some(100));
     assert!(!found.holds());
+}
+
+/// Options of ByteFS with which calls wait for their commit.
+fn strict() -> bytefs::Options {
+    bytefs::Options {
+        strict: true,
+        ..bytefs::Options::default()
+    }
 }
 
 #[test]

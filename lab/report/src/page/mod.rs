@@ -19,7 +19,7 @@ pub use sheet::{Line, Sheet, SheetCell, Stacks, sheet};
 
 use crate::attribution::{findings, sentences};
 use crate::caution;
-use crate::configuration::Difference;
+use crate::configuration::{self, Difference};
 use crate::human;
 use crate::json::{Document, to_json};
 use crate::placement::placement;
@@ -46,6 +46,9 @@ pub fn comparison(comparison: &Comparison, left_out: &[LeftOut], command: &str) 
         }
         (list(&findings(&comparison.runs)))
         (list(&placement(&comparison.runs)))
+        @if let Some(line) = configuration::batteries(&comparison.runs) {
+            p { (line) "." }
+        }
         @if !comparison.differences.is_empty() {
             p { "Besides the interface of their drives the stacks differ in:" }
             (list(&comparison.differences.iter().map(Difference::line).collect::<Vec<_>>()))

@@ -2,6 +2,7 @@
 
 use crate::attribution::{findings, peers, relative_to};
 use crate::caution;
+use crate::configuration;
 use crate::human;
 use crate::metric::{Better, GROUPS, Metric, Place};
 use crate::norm::Norm;
@@ -221,6 +222,9 @@ pub(super) fn notes(comparison: &Comparison, style: Style) -> String {
         let base = relative_to(&runs.iter().collect::<Vec<_>>());
         out += &paint(&base, Tone::Dim, style);
         out.push('\n');
+    }
+    if let Some(line) = configuration::batteries(runs) {
+        out += &wrapped(&human::name(&line, LINE), style.width);
     }
     for difference in &comparison.differences {
         let line = format!("differs: {}", difference.line());

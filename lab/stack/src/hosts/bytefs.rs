@@ -3,7 +3,7 @@
 //! Firmware without a battery has no transactions. There ByteFS is its variant ByteFS-Dual, whose
 //! undo journal on the host makes changes atomic.
 
-use super::{Host, Made, Promises, Said, Switch, ask_e2fsck, check_ext4, fit, undo};
+use super::{Behaviour, Host, Made, Promises, Said, Switch, ask_e2fsck, check_ext4, fit, undo};
 use crate::attached::Attached;
 use crate::files::FILE_SYSTEM;
 use crate::image::DriveImage;
@@ -17,8 +17,15 @@ use ssd::front::FrontConfig;
 use units::Bytes;
 use vfs::{AnyBody, Timestamp};
 
+/// The switch with which calls wait for their commit.
+pub(super) const STRICT: Switch = (
+    "strict",
+    "each call that changes names or attributes waits for its commit, instead of the next sync",
+);
+
 /// The switches of ByteFS, with their help.
 pub(super) const SWITCHES: &[Switch] = &[
+    STRICT,
     ("discard", "freed blocks are deallocated on the drive"),
     (
         "journal",
@@ -43,7 +50,7 @@ pub struct ByteFs {
 }
 
 impl ByteFs {
-    pub(super) fn new(switches: &[String], variant: Variant) -> Self {
+    pub(super) fn new(switches: &[String], variant: Variant, behaviour: &Behaviour) -> Self {
         let has = |name: &str| switches.iter().any(|switch| switch == name);
         let options = Options {
             variant,
@@ -54,12 +61,35 @@ impl ByteFs {
             discard: has("discard"),
             placed: true,
             origin: FILE_SYSTEM,
-            ..Options::default()
+            ..promised(switches, behaviour)
         };
         Self {
             options,
             divided: has("divided"),
         }
+    }
+}
+
+/// Options of when transactions commit.
+pub(super) fn promised(switches: &[String], behaviour: &Behaviour) -> Options {
+    let usual = Options::default();
+    Options {
+        strict: switches.iter().any(|switch| switch == STRICT.0),
+        commit_interval: behaviour.commit_interval.unwrap_or(usual.commit_interval),
+        ..usual
+    }
+}
+
+/// The guarantees of ByteFS: changes of names become durable in order, with the call if it is
+/// strict, else with a force.
+pub(super) fn promises(options: &Options) -> Promises {
+    Promises {
+        settles: match options.strict {
+            true => Settles::Names,
+            false => Settles::Nothing,
+        },
+        in_order: !options.strict,
+        ..Promises::LAZY
     }
 }
 
@@ -80,12 +110,8 @@ impl Host for ByteFs {
         }
     }
 
-    /// Calls wait for their commit; pages of contents are written back later.
     fn promises(&self) -> Promises {
-        Promises {
-            settles: Settles::Names,
-            ..Promises::LAZY
-        }
+        promises(&self.options)
     }
 
     async fn format(&self, _: &Sim, device: &Attached, now: Timestamp) -> Made<()> {
@@ -93,8 +119,10 @@ impl Host for ByteFs {
         let journals = self.options.data == Data::Journal;
         if !device.bytes().has_transactions() {
             return match journals {
-                true => Err("+journal needs transactions, and firmware without a battery has none"
-                    .to_owned()),
+                true => Err(
+                    "+journal needs transactions, and firmware without a battery has none"
+                        .to_owned(),
+                ),
                 false => undo::format(device, now).await,
             };
         }
@@ -149,7 +177,7 @@ mod tests {
         let shaped = |switches: &[&str]| {
             let switches: Vec<String> = switches.iter().map(|s| (*s).to_owned()).collect();
             let mut drive = (Preset::named("byte").unwrap().config)();
-            ByteFs::new(&switches, Variant::Full).shape(&mut drive);
+            ByteFs::new(&switches, Variant::Full, &Behaviour::default()).shape(&mut drive);
             ssd::Layout::new(&drive).expect("it can be built");
             let front = drive.front.unwrap();
             (front.log.bytes.0, front.cache.bytes.0)

@@ -229,9 +229,9 @@ pub fn named(host: &str, switches: &[String], behaviour: &Behaviour) -> Option<A
                 false => btrfs.into(),
             }
         }
-        "bytefs" => ByteFs::new(switches, Variant::Full).into(),
-        "bytefs-log" => ByteFs::new(switches, Variant::Log).into(),
-        "bytefs-dual" => Undoing::dual(switches).into(),
+        "bytefs" => ByteFs::new(switches, Variant::Full, behaviour).into(),
+        "bytefs-log" => ByteFs::new(switches, Variant::Log, behaviour).into(),
+        "bytefs-dual" => Undoing::dual(switches, behaviour).into(),
         "f2fs" if by_rules => Directed::new(F2fs::new(switches, behaviour), behaviour).into(),
         "f2fs" => F2fs::new(switches, behaviour).into(),
         "hyfim" => Hyfim::new(switches, behaviour).into(),
@@ -288,7 +288,7 @@ pub(crate) const HOSTS: &[(&str, &[Switch])] = &[
     ("btrfs-nocow", btrfs::SWITCHES),
     ("bytefs", bytefs::SWITCHES),
     ("bytefs-log", bytefs::SWITCHES),
-    ("bytefs-dual", undo::SWITCHES),
+    ("bytefs-dual", undo::DUAL_SWITCHES),
     ("f2fs", f2fs::SWITCHES),
     ("hyfim", hyfim::SWITCHES),
     ("nova", &[]),

@@ -1,6 +1,6 @@
 //! File systems over an undo journal of cache lines as hosts: PMFS and ByteFS-Dual.
 
-use super::{Host, Made, Promises, Said, Switch, ask_e2fsck, check_ext4};
+use super::{Behaviour, Host, Made, Promises, Said, Switch, ask_e2fsck, check_ext4};
 use crate::attached::Attached;
 use crate::files::FILE_SYSTEM;
 use crate::image::DriveImage;
@@ -12,8 +12,12 @@ use host::BlockPort;
 use sim::Sim;
 use vfs::{AnyBody, Timestamp};
 
-/// The switches of both hosts.
-pub(super) const SWITCHES: &[Switch] = &[("discard", "freed blocks are deallocated on the drive")];
+/// The switches of PMFS.
+pub(super) const SWITCHES: &[Switch] = &[DISCARD];
+/// The switches of ByteFS-Dual.
+pub(super) const DUAL_SWITCHES: &[Switch] = &[super::bytefs::STRICT, DISCARD];
+
+const DISCARD: Switch = ("discard", "freed blocks are deallocated on the drive");
 
 /// Errors by which `e2fsck` refuses an image: for a foreign journal, or for a torn superblock
 /// without copies.
@@ -27,7 +31,7 @@ const REFUSALS: [&str; 2] = [
 pub enum Undoing {
     /// PMFS, whose calls are durable when they return.
     Pmfs(pmfs::Options),
-    /// ByteFS-Dual, whose changes of names are durable when they return.
+    /// ByteFS-Dual, which promises as much as ByteFS.
     Dual(bytefs::Options),
 }
 
@@ -40,12 +44,12 @@ impl Undoing {
         })
     }
 
-    pub(super) fn dual(switches: &[String]) -> Self {
+    pub(super) fn dual(switches: &[String], behaviour: &Behaviour) -> Self {
         Self::Dual(bytefs::Options {
             discard: discards(switches),
             placed: true,
             origin: FILE_SYSTEM,
-            ..bytefs::Options::default()
+            ..super::bytefs::promised(switches, behaviour)
         })
     }
 }
@@ -57,13 +61,12 @@ fn discards(switches: &[String]) -> bool {
 impl Host for Undoing {
     /// Blocks are written before metadata refers to them.
     fn promises(&self) -> Promises {
-        let settles = match self {
-            Self::Pmfs(_) => Settles::All,
-            Self::Dual(_) => Settles::Names,
-        };
-        Promises {
-            settles,
-            ..Promises::LAZY
+        match self {
+            Self::Pmfs(_) => Promises {
+                settles: Settles::All,
+                ..Promises::LAZY
+            },
+            Self::Dual(options) => super::bytefs::promises(options),
         }
     }
 

@@ -334,3 +334,54 @@ fn every_file_system_leaves_flushes_to_drives_that_need_them() {
     let run = done(&plan_of("ext4@block", "varmail:files=20,ops=400"));
     assert!(run.host.flushes > 0);
 }
+
+/// Gives the drive of `plan` a battery that keeps `kept`.
+fn with_battery(mut plan: Plan, kept: &str) -> Plan {
+    let set = [format!("battery={kept}")];
+    plan.drive = stack::knobs::drive(plan.drive, &set).expect("it is a setting");
+    plan
+}
+
+/// A force writes out everything that the battery does not keep.
+#[test]
+fn forced_data_survive_whatever_the_battery_keeps() {
+    let stacks = [
+        "ext4@byte",
+        "f2fs@byte",
+        "nova@byte",
+        "pmfs@byte",
+        "bytefs@byte",
+        "bytefs+strict@byte",
+        "bytefs+discard@byte",
+        "bytefs-dual@byte",
+    ];
+    for stack in stacks {
+        for kept in ["all", "log", "none"] {
+            let plan = with_battery(plan_of(stack, "anything:ops=300"), kept);
+            let found = cuts(plan, ROOMY, false);
+            let first = found.failures.first();
+            assert!(found.holds(), "{stack}, {kept}: {first:#?}");
+        }
+    }
+}
+
+/// A drive that ignores flushes loses data unless its battery keeps them.
+#[test]
+fn lying_drive_of_bytes_is_found_without_its_battery() {
+    for (kept, holds) in [("all", true), ("none", false)] {
+        let plan = with_battery(plan_of("ext4@byte", "anything:ops=300"), kept);
+        assert_eq!(cuts(plan, ROOMY, true).holds(), holds, "{kept}");
+    }
+}
+
+/// The judge knows both promises of ByteFS: without a sync call a created file may be lost, unless
+/// calls wait for their commit.
+#[test]
+fn bytefs_commits_with_a_sync_call_or_with_each_call() {
+    let commits = |stack: &str| {
+        let run = uncut(stack, "create:files=100,threads=2", ROOMY);
+        run.front.expect("it has a log").commits
+    };
+    let (lazy, strict) = (commits("bytefs@byte"), commits("bytefs+strict@byte"));
+    assert!(lazy * 10 < strict, "{lazy} commits, {strict} if strict");
+}

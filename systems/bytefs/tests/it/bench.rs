@@ -25,6 +25,14 @@ pub(crate) fn holding(sim: &Sim, contents: Contents) -> RamDisk {
     RamDisk::holding(sim, Bytes(BLOCKS * 4_096), contents)
 }
 
+/// Options with which calls wait for their commit.
+pub(crate) fn strict() -> Options {
+    Options {
+        strict: true,
+        ..Options::default()
+    }
+}
+
 /// The image of a new file system with `options`.
 pub(crate) fn formatted(options: &MkfsOptions) -> Contents {
     let kernel = Kernel::new();

@@ -1,6 +1,6 @@
 //! Calls of programs, over caches large and tiny, beside the reference model.
 
-use crate::bench::{Watch, assert_clean, cache, formatted, holding, vfs, watched};
+use crate::bench::{Watch, assert_clean, cache, formatted, holding, strict, vfs, watched};
 use bytefs::{Metrics, Options, Variant};
 use extfs::MkfsOptions;
 use host::RamDisk;
@@ -54,7 +54,7 @@ fn run(seed: u64, options: Options) -> Metrics {
 fn random_calls_match_the_reference_model() {
     let mut byte_pages = 0;
     for seed in 0..12 {
-        let metrics = run(seed, Options::default());
+        let metrics = run(seed, strict());
         assert!(metrics.commits > 0 && metrics.new_blocks > 0 && metrics.block_pages > 0);
         byte_pages += metrics.byte_pages;
     }
@@ -65,16 +65,16 @@ fn random_calls_match_the_reference_model() {
 fn every_choice_of_interfaces_shows_the_same_files() {
     let everything = Options {
         byte_lines: 65,
-        ..Options::default()
+        ..strict()
     };
     let nothing = Options {
         byte_lines: 0,
         direct_bytes: 0,
-        ..Options::default()
+        ..strict()
     };
     let log = Options {
         variant: Variant::Log,
-        ..Options::default()
+        ..strict()
     };
     for seed in 0..4 {
         let metrics = run(seed, everything);

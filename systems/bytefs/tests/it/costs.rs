@@ -1,6 +1,6 @@
 //! Costs of calls, in cache lines and blocks.
 
-use crate::bench::{BLOCKS, formatted, holding, mounted, open, put, root};
+use crate::bench::{BLOCKS, formatted, holding, mounted, open, put, root, strict};
 use bytefs::{Metrics, Options, Variant};
 use extfs::MkfsOptions;
 use host::{Purpose, RamDisk};
@@ -35,7 +35,7 @@ async fn cost<F: Future<Output = ()>>(vfs: &crate::bench::Mounted, work: F) -> M
 //= bytefs 4.5
 fn an_update_of_an_inode_takes_the_lines_of_its_hot_fields_and_of_its_checksum() {
     for (inode_size, lines) in [(128, 2), (256, 3)] {
-        over(inode_size, Options::default(), async move |vfs, _| {
+        over(inode_size, strict(), async move |vfs, _| {
             let process = root(&vfs);
             let fd = open(&process, "/file").await;
             put(&process, fd, 0, &[1; 10]).await;
@@ -54,7 +54,7 @@ fn an_update_of_an_inode_takes_the_lines_of_its_hot_fields_and_of_its_checksum()
 #[test]
 //= bytefs 4.6
 fn a_page_goes_by_the_interface_that_its_change_is_worth() {
-    over(128, Options::default(), async |vfs, disk| {
+    over(128, strict(), async |vfs, disk| {
         let process = root(&vfs);
         let fd = open(&process, "/file").await;
         put(&process, fd, 0, &[1; 8_192]).await;
@@ -75,7 +75,7 @@ fn a_page_goes_by_the_interface_that_its_change_is_worth() {
 
 #[test]
 fn one_line_of_a_file_needs_no_transaction() {
-    over(128, Options::default(), async |vfs, _| {
+    over(128, strict(), async |vfs, _| {
         let process = root(&vfs);
         let fd = open(&process, "/file").await;
         put(&process, fd, 0, &[1; 4_096]).await;
@@ -93,7 +93,7 @@ fn one_line_of_a_file_needs_no_transaction() {
 #[test]
 //= bytefs 4.5
 fn a_new_file_takes_lines_and_no_block() {
-    over(128, Options::default(), async |vfs, disk| {
+    over(128, strict(), async |vfs, disk| {
         let process = root(&vfs);
         // The first one fills a block of the table of inodes.
         open(&process, "/first").await;
@@ -117,9 +117,9 @@ fn a_new_file_takes_lines_and_no_block() {
 fn small_direct_requests_go_by_bytes_at_any_offset() {
     let log = Options {
         variant: Variant::Log,
-        ..Options::default()
+        ..strict()
     };
-    over(128, Options::default(), async |vfs, disk| {
+    over(128, strict(), async |vfs, disk| {
         let process = root(&vfs);
         let fd = open(&process, "/file").await;
         let mut expected = vec![1; 8_192];
@@ -170,7 +170,7 @@ fn small_direct_requests_go_by_bytes_at_any_offset() {
 
 #[test]
 fn the_superblock_goes_as_a_block_where_it_goes_alone() {
-    over(128, Options::default(), async |vfs, disk| {
+    over(128, strict(), async |vfs, disk| {
         let strategy = vfs.body().persist().clone();
         assert_eq!(strategy.metrics().superblocks, 1);
         let process = root(&vfs);
@@ -248,7 +248,7 @@ fn on_bytefs(variant: Variant) -> (u64, u64) {
     kernel.block_on(async move {
         let options = Options {
             variant,
-            ..Options::default()
+            ..strict()
         };
         let vfs = mounted(&sim, &disk, options).await;
         forced_changes(&root(&vfs)).await;

@@ -4,7 +4,8 @@
 //! a third. Acknowledged durable changes are its floor, started changes its ceiling.
 
 use crate::bench::{
-    Body, Contents, Mounted, Watch, assert_sound, cache, holding, open, put, root, small, vfs,
+    Body, Contents, Mounted, Watch, assert_sound, cache, holding, open, put, root, small, strict,
+    vfs,
 };
 use bytefs::{Metrics, Options};
 use host::RamDisk;
@@ -41,7 +42,7 @@ fn eager() -> CacheConfig {
 fn cold() -> Options {
     Options {
         cache_blocks: 1,
-        ..Options::default()
+        ..strict()
     }
 }
 

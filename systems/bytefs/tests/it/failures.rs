@@ -1,7 +1,8 @@
 //! Failures of the drive: requests return errors after a first file is durable.
 
-use crate::bench::{BLOCKS, Contents, cache, holding, mounted, open, put, root, small, vfs};
-use bytefs::Options;
+use crate::bench::{
+    BLOCKS, Contents, cache, holding, mounted, open, put, root, small, strict, vfs,
+};
 use host::{BlockPort, BytePort, Computing, RamDisk, Who};
 use sim::{Kernel, Seed};
 use ssd::{ByteError, Content, IoError, Sink};
@@ -88,7 +89,7 @@ fn after(what: Fails) -> Contents {
             disk,
             fails: Rc::clone(&fails),
         };
-        let mounted = bytefs::mount(&sim, &port, Options::default()).await;
+        let mounted = bytefs::mount(&sim, &port, strict()).await;
         let vfs = vfs(&sim, mounted.unwrap().0, cache(false));
         let process = root(&vfs);
         let fd = open(&process, "/first").await;
@@ -130,7 +131,7 @@ fn drive_failure_is_reported_and_durable_files_stay() {
         let disk = holding(&sim, left);
         let kept = disk.clone();
         kernel.block_on(async move {
-            let vfs = mounted(&sim, &disk, Options::default()).await;
+            let vfs = mounted(&sim, &disk, strict()).await;
             let process = root(&vfs);
             let fd = process.open(b"/first", OpenFlags::READ, 0).await.unwrap();
             let bytes = process.read_bytes(fd, 0, 5_000).await.unwrap();

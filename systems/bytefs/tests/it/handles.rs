@@ -7,7 +7,7 @@
 //! that are there. Those that bring contents are out of line, so a task waits before
 //! and after them.
 
-use crate::bench::{BLOCKS, Body, Contents, Watch, holding, small};
+use crate::bench::{BLOCKS, Body, Contents, Watch, holding, small, strict};
 use bytefs::{Metrics, Options};
 use extfs::{DataWrite, Persist, TxId};
 use host::{Purpose, Who};
@@ -273,7 +273,7 @@ fn a_change_is_there_whole_or_not_at_all_and_in_order() {
         let met = explore(Run {
             seed,
             changes: 80,
-            options: Options::default(),
+            options: strict(),
         });
         joins += met.joins;
         reopened += met.reopened;
@@ -294,7 +294,7 @@ fn few_handles_and_little_room_let_nobody_wait_for_ever() {
             options: Options {
                 handles: 1 + seed as usize % 3,
                 open_lines: 640 + 64 * (seed % 4),
-                ..Options::default()
+                ..strict()
             },
         });
         assert!(met.waits > 10 && met.commits > 10, "{met:?}");
@@ -310,9 +310,7 @@ fn what_piles_up_while_one_commits_is_one_transaction() {
     let disk = holding(&kernel.sim(), small());
     let (sim, port) = (kernel.sim(), disk.clone());
     kernel.block_on(async move {
-        let (body, _) = bytefs::mount(&sim, &port, Options::default())
-            .await
-            .unwrap();
+        let (body, _) = bytefs::mount(&sim, &port, strict()).await.unwrap();
         let body = Rc::new(body);
         let before = body.persist().metrics();
         let tasks = (0..TASKS).map(|task| {

@@ -2,7 +2,7 @@
 
 use crate::bench::{
     BLOCKS, Contents, Watch, assert_clean, assert_sound, cache, formatted, holding, mounted, open,
-    put, root, small, vfs, watched,
+    put, root, small, strict, vfs, watched,
 };
 use bytefs::{ByteFsError, Data, Metrics, Options};
 use extfs::jbd2::{Inspection, inspect};
@@ -31,7 +31,7 @@ pub(crate) fn journaled() -> Contents {
 pub(crate) fn journal() -> Options {
     Options {
         data: Data::Journal,
-        ..Options::default()
+        ..strict()
     }
 }
 
@@ -98,7 +98,7 @@ fn halves(contents: Contents, options: Options) -> u64 {
 //= bytefs 4.6
 fn a_write_is_there_whole_or_not_at_all_and_in_the_ordered_mode_in_part() {
     assert_eq!(halves(journaled(), journal()), 0);
-    assert!(halves(small(), Options::default()) > 0);
+    assert!(halves(small(), strict()) > 0);
 }
 
 /// Contents that a power cut leaves after some versions were forced.
@@ -138,7 +138,7 @@ fn a_replay_that_is_cut_is_repeated() {
     }
     assert!(cuts > 10);
     // A mount without a data journal replays the log all the same.
-    assert_eq!(shown(left, Options::default(), true), 3..=3);
+    assert_eq!(shown(left, strict(), true), 3..=3);
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Limits: transactions that do not fit, and numbers that run out.
 
-use crate::bench::{BLOCKS, Contents, Strategy, assert_clean, holding, mounted, open, root, small};
+use crate::bench::{
+    BLOCKS, Contents, Strategy, assert_clean, holding, mounted, open, root, small, strict,
+};
 use bytefs::{Handle, Options};
 use extfs::{DataWrite, Persist};
 use host::{BytePort, Who};
@@ -38,7 +40,7 @@ fn numbers_begin_anew_and_leave_out_those_that_the_drive_knows() {
             }
             let options = Options {
                 tx_ids: tx_ids.max(6),
-                ..Options::default()
+                ..strict()
             };
             let vfs = mounted(&sim, &disk, options).await;
             let process = root(&vfs);
@@ -67,7 +69,7 @@ fn what_can_never_fit_is_refused_and_what_does_not_fit_is_split() {
     kernel.block_on(async move {
         let options = Options {
             open_lines: 7_040,
-            ..Options::default()
+            ..strict()
         };
         let vfs = mounted(&sim, &disk, options).await;
         let strategy = vfs.body().persist().clone();
@@ -105,7 +107,7 @@ fn contents_that_find_no_room_go_as_blocks() {
     kernel.block_on(async move {
         let options = Options {
             open_lines: 6_000,
-            ..Options::default()
+            ..strict()
         };
         let vfs = mounted(&sim, &disk, options).await;
         let strategy = vfs.body().persist().clone();

@@ -1,6 +1,6 @@
 //! Mounting, again and in the wrong place.
 
-use crate::bench::{BLOCKS, assert_clean, holding, mounted, open, put, root, small};
+use crate::bench::{BLOCKS, assert_clean, holding, mounted, open, put, root, small, strict};
 use bytefs::{ByteFsError, Options};
 use extfs::MkfsOptions;
 use extfs::ext4;
@@ -16,7 +16,7 @@ fn a_file_system_is_mounted_again_after_an_unmount_and_after_a_cut_only() {
     kernel.block_on(async move {
         let mut ids = Vec::new();
         for round in 0..3 {
-            let vfs = mounted(&sim, &disk, Options::default()).await;
+            let vfs = mounted(&sim, &disk, strict()).await;
             let process = root(&vfs);
             for file in 0..10 {
                 open(&process, &format!("/{round}-{file}")).await;
@@ -27,15 +27,15 @@ fn a_file_system_is_mounted_again_after_an_unmount_and_after_a_cut_only() {
             assert_clean(&disk.to_image());
         }
         assert_eq!(ids, [0; 3], "numbers of a mount before were used again");
-        let vfs = mounted(&sim, &disk, Options::default()).await;
-        let again = bytefs::mount(&sim, &disk, Options::default()).await;
+        let vfs = mounted(&sim, &disk, strict()).await;
+        let again = bytefs::mount(&sim, &disk, strict()).await;
         assert_eq!(again.err(), Some(ByteFsError::InUse));
         let process = root(&vfs);
         let fd = open(&process, "/last").await;
         put(&process, fd, 0, b"here").await;
         let left = disk.after_cut(&mut Seed(3).stream("cut"));
         let disk = holding(&sim, left);
-        let vfs = mounted(&sim, &disk, Options::default()).await;
+        let vfs = mounted(&sim, &disk, strict()).await;
         let process = root(&vfs);
         let fd = open(&process, "/last").await;
         assert_eq!(process.read_bytes(fd, 0, 10).await.unwrap(), b"here");
@@ -66,7 +66,7 @@ fn times_are_shown_as_they_are_kept() {
             }),
         );
         kernel.block_on(async move {
-            let vfs = mounted(&sim, &disk, Options::default()).await;
+            let vfs = mounted(&sim, &disk, strict()).await;
             let process = root(&vfs);
             sim.sleep(units::Ns(1_700_000_001)).await;
             let fd = open(&process, "/written").await;
@@ -86,7 +86,7 @@ fn times_are_shown_as_they_are_kept() {
             assert_eq!(shown[0][..2], [at(latest, 0); 2]);
             process.exit().await;
             vfs.unmount().await.unwrap();
-            let vfs = mounted(&sim, &disk, Options::default()).await;
+            let vfs = mounted(&sim, &disk, strict()).await;
             let process = root(&vfs);
             assert_eq!(times(&process).await, shown);
         });
@@ -96,7 +96,7 @@ fn times_are_shown_as_they_are_kept() {
 /// A mount replays changes that are only in the journal of ext4.
 async fn theirs_is_found(sim: &Sim, left: crate::bench::Contents) {
     let left = holding(sim, left);
-    let vfs = mounted(sim, &left, Options::default()).await;
+    let vfs = mounted(sim, &left, strict()).await;
     let process = root(&vfs);
     let flags = vfs::RenameFlags::default();
     let renamed = process.rename(b"/theirs", b"/found", flags);
@@ -118,7 +118,7 @@ fn what_is_stored_is_as_ext4_has_it() {
             ..MkfsOptions::new(BLOCKS)
         };
         bytefs::format(&disk, &options).await.unwrap();
-        let vfs = mounted(&sim, &disk, Options::default()).await;
+        let vfs = mounted(&sim, &disk, strict()).await;
         let process = root(&vfs);
         let fd = open(&process, "/ours").await;
         put(&process, fd, 0, b"lines").await;
@@ -152,7 +152,7 @@ fn what_is_stored_is_as_ext4_has_it() {
         process.exit().await;
         ext4.unmount().await.unwrap();
         let disk = RamDisk::from_image(&sim, &disk.to_image());
-        let vfs = mounted(&sim, &disk, Options::default()).await;
+        let vfs = mounted(&sim, &disk, strict()).await;
         let process = root(&vfs);
         let fd = open(&process, "/ours").await;
         assert_eq!(process.read_bytes(fd, 0, 10).await.unwrap(), b"block");
@@ -167,13 +167,13 @@ fn what_cannot_be_is_refused_with_what_is_needed() {
     kernel.block_on(async move {
         let few = Options {
             open_lines: 63,
-            ..Options::default()
+            ..strict()
         };
         let refused = bytefs::mount(&sim, &disk, few).await.err().unwrap();
         let said = "open_lines is 63; at least 64 are needed";
         assert_eq!(refused.to_string(), said);
         let empty = RamDisk::new(&sim, Bytes(1 << 20));
-        let refused = bytefs::mount(&sim, &empty, Options::default()).await;
+        let refused = bytefs::mount(&sim, &empty, strict()).await;
         assert!(matches!(refused.err(), Some(ByteFsError::Mount(_))));
         // A medium that another file system has used since power-on.
         let used = holding(&sim, small());
@@ -186,7 +186,7 @@ fn what_cannot_be_is_refused_with_what_is_needed() {
         bytefs::format(&used, &bytefs::mkfs_options(BLOCKS))
             .await
             .unwrap();
-        let vfs = mounted(&sim, &used, Options::default()).await;
+        let vfs = mounted(&sim, &used, strict()).await;
         open(&root(&vfs), "/file").await;
         open(&root(&vfs), "/other").await;
         assert_eq!(vfs.body().persist().metrics().skipped_ids, 1);

@@ -2,9 +2,9 @@
 //! others changed the same directory meanwhile.
 
 use crate::bench::{
-    Body, Contents, Watch, assert_sound, cache, holding, mounted, open, root, small, vfs,
+    Body, Contents, Watch, assert_sound, cache, holding, mounted, open, root, small, strict, vfs,
 };
-use bytefs::{Metrics, Options};
+use bytefs::Metrics;
 use host::RamDisk;
 use sim::{Kernel, Seed, Sim};
 use std::cell::RefCell;
@@ -76,9 +76,7 @@ async fn work(process: Process<Body>, task: u64, calls: u64, ledger: Ledger) {
 }
 
 async fn run(sim: Sim, disk: RamDisk, calls: u64, ledger: Ledger, watch: Watch) {
-    let (body, _) = bytefs::mount(&sim, &disk, Options::default())
-        .await
-        .unwrap();
+    let (body, _) = bytefs::mount(&sim, &disk, strict()).await.unwrap();
     watch.set(&body);
     let vfs = vfs(&sim, body, cache(false));
     for dir in ["/one", "/other"] {
@@ -97,7 +95,7 @@ fn judge(left: Contents, ledger: &BTreeMap<String, Option<bool>>, outside: bool)
     let disk = holding(&sim, left);
     let kept = disk.clone();
     kernel.block_on(async move {
-        let vfs = mounted(&sim, &disk, Options::default()).await;
+        let vfs = mounted(&sim, &disk, strict()).await;
         let process = root(&vfs);
         for (path, there) in known {
             let flags = OpenFlags::PATH | OpenFlags::NO_FOLLOW;

@@ -42,6 +42,7 @@ fn options() -> LineOptions {
         direct_bytes: None,
         open_lines: 1 << 10,
         handles: 8,
+        commit_interval: None,
         cache_blocks: 8,
         origin: Origin(0),
         placement: Placement(0),

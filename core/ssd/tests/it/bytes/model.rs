@@ -460,7 +460,7 @@ impl Worker {
         let (content, extent) = (Content::Fill(value), Extent::new(sector, sectors));
         let placement = Placement(value as u16 % 4);
         let (_, durable) = self.all.borrow().keeps;
-        let fua = !durable && value % 3 == 0;
+        let fua = !durable && value.is_multiple_of(3);
         self.drive
             .write(extent, content, placement, Origin(0), fua)
             .await
