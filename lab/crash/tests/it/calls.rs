@@ -188,3 +188,21 @@ fn call_that_fails_again_is_counted() {
         assert!(why.contains("ENOSPC"), "{why}");
     });
 }
+
+#[test]
+fn any_bytes_are_refused_or_are_a_recording() {
+    let empty = Recording {
+        root: Ino(1),
+        calls: Vec::new(),
+    };
+    let head = empty.to_bytes();
+    bolero::check!()
+        .with_type::<Vec<u8>>()
+        .with_iterations(20_000)
+        .for_each(|bytes| {
+            let bytes = [&head[..], bytes].concat();
+            if let Ok(recording) = Recording::from_bytes(&bytes) {
+                assert_eq!(Recording::from_bytes(&recording.to_bytes()), Ok(recording));
+            }
+        });
+}
