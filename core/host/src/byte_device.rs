@@ -384,8 +384,10 @@ impl BytePort for BlockDevice {
 
     async fn commit(&self, tx: u32) -> Result<(), ByteError> {
         let queue = self.here();
-        let commit = self.shared.drive.commit(tx);
-        queue.serve(control("commit"), 0, commit, |_| 0).await
+        let tracing = queue.arrive(control("commit"), 0).await;
+        let committed = self.shared.drive.commit(tx).await;
+        queue.leave(tracing, 0, committed.is_ok()).await;
+        committed
     }
 
     async fn recover(&self) -> Result<(), ByteError> {

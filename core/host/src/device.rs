@@ -8,7 +8,7 @@ use crate::config::{HostConfig, HostError};
 use crate::cores::{Computing, Core};
 use crate::ledger::{Ledger, Who};
 use crate::link::{Direction, Wire};
-use crate::trace::Traces;
+use crate::trace::{Traces, Tracing};
 use sim::{Semaphore, Sim, Timeline};
 use ssd::{Command, Content, Drive, IoError, Sink};
 use std::cell::RefCell;
@@ -273,9 +273,10 @@ impl QueuePair {
         sink: &mut impl Sink,
         who: Who,
     ) -> Result<(), IoError> {
-        let read = self.shared.drive.read(extent, sink);
-        let told = |result: &Result<(), IoError>| result.map_or(0, |()| extent.bytes());
-        let result = self.serve(("read", extent, who), 0, read, told).await;
+        let tracing = self.arrive(("read", extent, who), 0).await;
+        let result = self.shared.drive.read(extent, sink).await;
+        let bytes = if result.is_ok() { extent.bytes() } else { 0 };
+        self.leave(tracing, bytes, result.is_ok()).await;
         self.booked(result, Command::Read(extent), who)
     }
 
@@ -292,10 +293,12 @@ impl QueuePair {
         who: Who,
         fua: bool,
     ) -> Result<(), IoError> {
+        let tracing = self.arrive(("write", extent, who), extent.bytes()).await;
         let drive = &self.shared.drive;
-        let write = drive.write(extent, content, placement, who.origin, fua);
-        let named = ("write", extent, who);
-        let result = self.serve(named, extent.bytes(), write, |_| 0).await;
+        let result = drive
+            .write(extent, content, placement, who.origin, fua)
+            .await;
+        self.leave(tracing, 0, result.is_ok()).await;
         let command = Command::Write(extent, placement, who.origin, fua);
         self.booked(result, command, who)
     }
@@ -305,9 +308,10 @@ impl QueuePair {
     /// # Errors
     /// The error of the drive.
     pub async fn trim(&self, extent: Extent) -> Result<(), IoError> {
-        let trim = self.shared.drive.trim(extent);
         let named = ("trim", extent, Who::default());
-        let result = self.serve(named, RANGE, trim, |_| 0).await;
+        let tracing = self.arrive(named, RANGE).await;
+        let result = self.shared.drive.trim(extent).await;
+        self.leave(tracing, 0, result.is_ok()).await;
         self.booked(result, Command::Trim(extent), Who::default())
     }
 
@@ -316,29 +320,30 @@ impl QueuePair {
     /// # Errors
     /// The error of the drive.
     pub async fn flush(&self) -> Result<(), IoError> {
-        let flush = self.shared.drive.flush();
-        let result = self.serve(control("flush"), 0, flush, |_| 0).await;
+        let tracing = self.arrive(control("flush"), 0).await;
+        let result = self.shared.drive.flush().await;
+        self.leave(tracing, 0, result.is_ok()).await;
         self.booked(result, Command::Flush, Who::default())
     }
 
-    /// Submits a command, which its name, extent and tag tell a trace, with `sent` bytes of data;
-    /// lets the drive execute it; completes it with as many bytes as `received` takes from the
-    /// result.
-    pub(crate) async fn serve<T, E>(
+    /// Submits a command, which its name, extent and tag tell a trace, with `bytes` of data, up to
+    /// its arrival at the drive.
+    pub(crate) async fn arrive(
         &self,
         (name, extent, who): (&'static str, Extent, Who),
-        sent: u64,
-        execution: impl Future<Output = Result<T, E>>,
-        received: impl FnOnce(&Result<T, E>) -> u64,
-    ) -> Result<T, E> {
+        bytes: u64,
+    ) -> Tracing {
         let mut tracing = self.trace(name, extent, who);
-        self.submit(sent).await;
+        self.submit(bytes).await;
         tracing.arrive(self.shared.sim.now());
-        let result = execution.await;
+        tracing
+    }
+
+    /// Completes a command that the drive has executed, and brings `bytes` of data to the program.
+    pub(crate) async fn leave(&self, mut tracing: Tracing, bytes: u64, is_ok: bool) {
         tracing.execute(&self.shared);
-        self.complete(received(&result)).await;
-        tracing.end(&self.shared, result.is_ok());
-        result
+        self.complete(bytes).await;
+        tracing.end(&self.shared, is_ok);
     }
 
     fn booked(

@@ -154,10 +154,13 @@ impl RawPort for RawDevice {
 
     async fn report(&self, first: u32, count: u32) -> Result<Vec<ChunkInfo>, RawError> {
         let queue = self.here();
-        let report = self.chunks.report(first, count);
-        let told = |report: &Result<Vec<_>, _>| report.as_ref().map_or(0, Vec::len) as u64;
-        let bytes = |report: &Result<Vec<_>, _>| told(report) * DESCRIPTOR;
-        queue.serve(control("chunk report"), 0, report, bytes).await
+        let tracing = queue.arrive(control("chunk report"), 0).await;
+        let report = self.chunks.report(first, count).await;
+        let told = report.as_ref().map_or(0, Vec::len) as u64;
+        queue
+            .leave(tracing, told * DESCRIPTOR, report.is_ok())
+            .await;
+        report
     }
 
     async fn read(
@@ -167,13 +170,12 @@ impl RawPort for RawDevice {
         who: Who,
     ) -> Result<Vec<RawBlock>, RawError> {
         let queue = self.here();
-        let read = self.chunks.read(at, cause);
-        let told = |read: &Result<Vec<_>, _>| read.as_ref().map_or(0, Vec::len) as u64;
         let named = ("vector read", pages(at), who);
-        let received = |read: &Result<Vec<_>, _>| told(read) * BLOCK;
-        let read = queue.serve(named, list(at), read, received).await;
+        let tracing = queue.arrive(named, list(at)).await;
+        let read = self.chunks.read(at, cause).await;
+        let count = read.as_ref().map_or(0, Vec::len) as u64;
+        queue.leave(tracing, count * BLOCK, read.is_ok()).await;
         if cause == ReadCause::Host {
-            let count = told(&read);
             let mut ledger = self.device.shared.ledger.borrow_mut();
             ledger.book(who, |traffic| traffic.read.block += count * UNIT as u64);
         }
@@ -188,12 +190,12 @@ impl RawPort for RawDevice {
         marks: &[RawMark],
     ) -> Result<(), RawError> {
         let queue = self.here();
-        let marked = of_drive(marks);
-        let write = self.chunks.write(at, payload, meta, &marked);
         let who = marks.first().map_or_else(Who::default, |mark| mark.who);
         let named = ("vector write", pages(at), who);
         let bytes = list(at) + at.len() as u64 * BLOCK;
-        let written = queue.serve(named, bytes, write, |_| 0).await;
+        let tracing = queue.arrive(named, bytes).await;
+        let written = self.chunks.write(at, payload, meta, &of_drive(marks)).await;
+        queue.leave(tracing, 0, written.is_ok()).await;
         if written.is_ok() {
             self.wrote(marks);
         }
@@ -202,18 +204,19 @@ impl RawPort for RawDevice {
 
     async fn copy(&self, from: &[Ppa], to: &[Ppa], marks: &[RawMark]) -> Result<(), RawError> {
         let queue = self.here();
-        let (marked, bytes) = (of_drive(marks), list(from) + list(to));
-        let copy = self.chunks.copy(from, to, &marked);
         let named = ("vector copy", pages(to), Who::default());
-        queue.serve(named, bytes, copy, |_| 0).await
+        let tracing = queue.arrive(named, list(from) + list(to)).await;
+        let copied = self.chunks.copy(from, to, &of_drive(marks)).await;
+        queue.leave(tracing, 0, copied.is_ok()).await;
+        copied
     }
 
     async fn reset(&self, at: &[Ppa]) -> Result<(), RawError> {
         let queue = self.here();
-        let reset = self.chunks.reset(at);
-        queue
-            .serve(control("chunk reset"), list(at), reset, |_| 0)
-            .await
+        let tracing = queue.arrive(control("chunk reset"), list(at)).await;
+        let reset = self.chunks.reset(at).await;
+        queue.leave(tracing, 0, reset.is_ok()).await;
+        reset
     }
 
     fn notices(&self) -> Vec<ChunkNotice> {

@@ -173,17 +173,20 @@ impl ZonedPort for ZonedDevice {
 
     async fn report(&self, first: u32, count: u32) -> Result<Vec<ZoneInfo>, ZoneStatus> {
         let queue = self.here();
-        let report = self.zones.report(first, count);
-        let told = |zones: &Result<Vec<_>, _>| zones.as_ref().map_or(0, Vec::len) as u64;
-        let bytes = |zones: &Result<Vec<_>, _>| told(zones) * DESCRIPTOR;
-        queue.serve(control("zone report"), 0, report, bytes).await
+        let tracing = queue.arrive(control("zone report"), 0).await;
+        let zones = self.zones.report(first, count).await;
+        let told = zones.as_ref().map_or(0, Vec::len) as u64;
+        queue.leave(tracing, told * DESCRIPTOR, zones.is_ok()).await;
+        zones
     }
 
     async fn read(&self, extent: Extent, sink: &mut impl Sink, who: Who) -> Result<(), ZoneStatus> {
         let queue = self.here();
-        let (read, bytes) = (self.zones.read(extent, sink), extent.bytes());
-        let told = |result: &Result<(), ZoneStatus>| result.map_or(0, |()| bytes);
-        queue.serve(("read", extent, who), 0, read, told).await?;
+        let tracing = queue.arrive(("read", extent, who), 0).await;
+        let result = self.zones.read(extent, sink).await;
+        let bytes = if result.is_ok() { extent.bytes() } else { 0 };
+        queue.leave(tracing, bytes, result.is_ok()).await;
+        result?;
         let mut ledger = self.device.shared.ledger.borrow_mut();
         ledger.book(who, |traffic| traffic.read.block += bytes);
         Ok(())
@@ -197,14 +200,11 @@ impl ZonedPort for ZonedDevice {
         fua: bool,
     ) -> Result<(), ZoneStatus> {
         let queue = self.here();
-        let (write, bytes) = (
-            self.zones.write(extent, content, who.origin, fua),
-            extent.bytes(),
-        );
-        queue
-            .serve(("write", extent, who), bytes, write, |_| 0)
-            .await?;
-        self.wrote(who, bytes);
+        let tracing = queue.arrive(("write", extent, who), extent.bytes()).await;
+        let result = self.zones.write(extent, content, who.origin, fua).await;
+        queue.leave(tracing, 0, result.is_ok()).await;
+        result?;
+        self.wrote(who, extent.bytes());
         Ok(())
     }
 
@@ -218,32 +218,41 @@ impl ZonedPort for ZonedDevice {
     ) -> Result<Lba, ZoneStatus> {
         let queue = self.here();
         let bytes = u64::from(sectors) * SECTOR;
-        let appended = self.zones.append(zone, sectors, content, who.origin, fua);
         let named = ("append", self.of_zone(zone, sectors), who);
-        let at = queue.serve(named, bytes, appended, |_| 0).await?;
+        let tracing = queue.arrive(named, bytes).await;
+        let appended = self.zones.append(zone, sectors, content, who.origin, fua);
+        let result = appended.await;
+        queue.leave(tracing, 0, result.is_ok()).await;
+        let at = result?;
         self.wrote(who, bytes);
         Ok(at)
     }
 
     async fn copy(&self, sources: &[Extent], to: Lba) -> Result<(), ZoneStatus> {
         let queue = self.here();
-        let (copy, bytes) = (self.zones.copy(sources, to), sources.len() as u64 * SOURCE);
         let sectors = sources.iter().map(|source| source.sectors).sum();
         let named = ("copy", Extent::new(to.0, sectors), Who::default());
-        queue.serve(named, bytes, copy, |_| 0).await
+        let tracing = queue.arrive(named, sources.len() as u64 * SOURCE).await;
+        let result = self.zones.copy(sources, to).await;
+        queue.leave(tracing, 0, result.is_ok()).await;
+        result
     }
 
     async fn manage(&self, zone: u32, action: ZoneAction) -> Result<(), ZoneStatus> {
         let queue = self.here();
-        let managed = self.zones.manage(zone, action);
         let named = (name(action), self.of_zone(zone, 0), Who::default());
-        queue.serve(named, 0, managed, |_| 0).await
+        let tracing = queue.arrive(named, 0).await;
+        let result = self.zones.manage(zone, action).await;
+        queue.leave(tracing, 0, result.is_ok()).await;
+        result
     }
 
     async fn commit(&self, end: Lba) -> Result<(), ZoneStatus> {
         let queue = self.here();
-        let commit = self.zones.commit(end);
-        queue.serve(control("zone commit"), 0, commit, |_| 0).await
+        let tracing = queue.arrive(control("zone commit"), 0).await;
+        let result = self.zones.commit(end).await;
+        queue.leave(tracing, 0, result.is_ok()).await;
+        result
     }
 
     async fn flush(&self) -> Result<(), ZoneStatus> {
@@ -251,8 +260,9 @@ impl ZonedPort for ZonedDevice {
             return Ok(());
         }
         let queue = self.here();
-        let flush = self.zones.flush();
-        let result = queue.serve(control("flush"), 0, flush, |_| 0).await;
+        let tracing = queue.arrive(control("flush"), 0).await;
+        let result = self.zones.flush().await;
+        queue.leave(tracing, 0, result.is_ok()).await;
         if result.is_ok() {
             self.device.shared.ledger.borrow_mut().flushes += 1;
         }

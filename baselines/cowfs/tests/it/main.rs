@@ -1,7 +1,5 @@
 //! Btrfs over a disk in memory, judged by btrfs-progs.
 
-#![recursion_limit = "256"]
-
 mod bench;
 mod cuts;
 mod forces;
