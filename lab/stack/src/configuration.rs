@@ -232,6 +232,9 @@ mod tests {
             plan.drive.mapping.cache_holds = CacheHolds::Entries;
             plan.behaviour.commit_interval = Some(units::Ns(1));
             plan.behaviour.cleaning_interval = Some(units::Ns(1));
+            if let Some(front) = &mut plan.drive.front {
+                front.battery = Battery::None;
+            }
             all.extend(configuration(&plan));
         }
         let unknown: Vec<&String> = all.keys().filter(|key| field(key).is_none()).collect();
@@ -252,7 +255,10 @@ mod tests {
         let mut plan = plan("raw@byte");
         plan.drive.mapping.cache = Bytes(4096);
         let before = configuration(&plan);
-        let changes: [(&str, Change); 7] = [
+        let changes: [(&str, Change); 8] = [
+            (DRAM_KEPT, |p| {
+                p.drive.front.as_mut().unwrap().battery = Battery::Log;
+            }),
             (WRITE_BUFFER, |p| p.drive.controller.write_buffer.0 *= 2),
             (WRITE_BUFFER, |p| {
                 p.drive.controller.power_loss_protection = false;

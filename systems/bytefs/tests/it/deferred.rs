@@ -95,10 +95,12 @@ fn changes_commit_when_they_take_a_quarter_of_the_lines() {
         open_lines: 5_056,
         ..Options::default()
     };
-    over(options, async |vfs, _, _| {
+    over(options, async |vfs, _, sim| {
         for number in 0..800 {
             create(&vfs, &format!("/file {number}")).await;
         }
+        // Commits run in tasks of their own.
+        sim.sleep(Ns::ms(1)).await;
         let commits = commits(&vfs);
         assert!((1..10).contains(&commits), "{commits}");
     });
