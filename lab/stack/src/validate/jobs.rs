@@ -13,8 +13,10 @@ const REQUESTS: u64 = 40_000;
 /// Bytes of a job that runs alone, over all its clones.
 const BYTES: u64 = 2 * GIB;
 /// Requests in flight of a job whose source names no depth, as makers rate their drives: clones and
-/// depth of each, for small and for large requests.
+/// depth of each, for small and for large requests, and for requests in order, whose clones would
+/// all begin at the first sector.
 const RATED: [(u64, u64); 2] = [(4, 64), (4, 32)];
+const RATED_IN_ORDER: (u64, u64) = (1, 128);
 /// Bytes per second of all jobs with shares of the bytes: a rate that any drive keeps up with.
 const SHARED: f64 = 200e6;
 /// Capacities written under a uniform load, which an aged drive starts with, and under others.
@@ -178,6 +180,7 @@ impl Text<'_> {
             _ if self.experiment.host.as_deref() == Some("psync") => (clones, 1),
             Some(Word::Whole(depth)) => (clones, *depth),
             _ if self.experiment.kind != "datasheet" => (clones, 1),
+            _ if !self.rw(job).starts_with("rand") => RATED_IN_ORDER,
             _ => RATED[usize::from(block(job) > 16 << 10)],
         }
     }

@@ -55,11 +55,17 @@ pub fn rows(
         };
         text.direction(of)
     };
+    // A smaller drive has its share of the life of the whole.
+    let share_of = |what: &str| match (&config, what) {
+        (Ok((_, factor)), "tbw") => *factor,
+        _ => 1.0,
+    };
     let row = |value: &super::rows::Value| {
         let measured = outcome.as_ref().map_err(Clone::clone);
         let measured = measured.and_then(|measured| {
             let found = measured.value(&value.what, &value.unit, direction(value.of));
-            found.ok_or_else(|| "the run had no such request".to_owned())
+            let found = found.ok_or_else(|| "the run had no such request".to_owned())?;
+            Ok(found / share_of(&value.what))
         });
         let of = value.of.map_or_else(String::new, |of| format!("{of:?} "));
         Row {
