@@ -379,6 +379,20 @@ mod tests {
         }
     }
 
+    /// The words of a line as a shell splits it, with single quotes alone.
+    fn words(line: &str) -> Vec<String> {
+        let mut words = vec![String::new()];
+        let mut is_quoted = false;
+        for c in line.chars() {
+            match c {
+                '\'' => is_quoted = !is_quoted,
+                ' ' if !is_quoted => words.push(String::new()),
+                _ => words.last_mut().expect("there is a first word").push(c),
+            }
+        }
+        words
+    }
+
     #[test]
     fn examples_of_every_command_parse() {
         let mut commands = Vec::new();
@@ -391,7 +405,7 @@ mod tests {
             let last = lines.last().expect("an example");
             assert!(last.starts_with(&format!("flashloom {of}")), "{last}");
             for line in lines.iter().filter(|line| line.starts_with("flashloom ")) {
-                let words: Vec<_> = line.split(' ').map(Into::into).collect();
+                let words: Vec<_> = words(line).into_iter().map(Into::into).collect();
                 if let Err(error) = read(&words) {
                     panic!("{line}: {error}");
                 }

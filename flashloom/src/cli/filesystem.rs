@@ -103,35 +103,36 @@ impl Kind {
         }
     }
 
-    /// The drive adapted to this file system: a new file system may come with new firmware.
-    fn fit(self, path: &Path, drive: &DriveConfig) -> Result<DriveConfig, Failure> {
-        let mut drive = drive.clone();
+    /// The reason why this file system cannot be on `drive`, if it cannot.
+    pub(super) fn misfit(self, drive: &DriveConfig) -> Result<(), String> {
+        let name = self.name();
         if drive.raw.is_none() && matches!(self, Self::HyFim) {
-            let reason = "hyfim needs an open-channel drive, such as the preset ocssd";
-            return Err(Failure::at(path, reason));
+            return Err("hyfim needs an open-channel drive, such as the preset ocssd".to_owned());
         }
         let has_zones = drive.interface == ssd::Interface::Zoned;
         if !has_zones && matches!(self, Self::Persimmon) {
-            let reason = "persimmon needs a zoned drive, such as the preset zns";
-            return Err(Failure::at(path, reason));
+            return Err("persimmon needs a zoned drive, such as the preset zns".to_owned());
         }
         if has_zones && !self.is_f2fs() {
-            let reason = format!(
-                "{} writes in place, which the sequential zones of {} reject; use a drive without \
-                 zones",
-                self.name(),
+            return Err(format!(
+                "{name} writes in place, which the sequential zones of {} reject; use a drive \
+                 without zones",
                 drive.name
-            );
-            return Err(Failure::at(path, reason));
+            ));
         }
         let by_blocks = self.is_f2fs() || self.is_btrfs() || matches!(self, Self::Ext4);
         if drive.front.is_none() && !by_blocks {
-            let reason = format!(
-                "{} needs a byte-addressable drive, such as the preset byte",
-                self.name()
-            );
-            return Err(Failure::at(path, reason));
+            return Err(format!(
+                "{name} needs a byte-addressable drive, such as the preset byte"
+            ));
         }
+        Ok(())
+    }
+
+    /// The drive adapted to this file system: a new file system may come with new firmware.
+    fn fit(self, path: &Path, drive: &DriveConfig) -> Result<DriveConfig, Failure> {
+        self.misfit(drive).map_err(|e| Failure::at(path, e))?;
+        let mut drive = drive.clone();
         hosts::fit(&mut drive, matches!(self, Self::ByteFs));
         Ok(drive)
     }

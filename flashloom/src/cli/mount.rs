@@ -149,8 +149,10 @@ impl Mount {
         let at = |e: &dyn std::fmt::Display| Failure::at(&self.path, e);
         let (path, options) = (self.path.clone(), self.options.all);
         // A file system that does not fit is rejected before the drive is powered.
-        let found = file::load(&path, &file::open(&path, Access::Look)?)?.memory;
-        kind.beside(found.map(PmMedia::of)).map_err(|e| at(&e))?;
+        let found = file::load(&path, &file::open(&path, Access::Look)?)?;
+        kind.misfit(&found.config).map_err(|e| at(&e))?;
+        kind.beside(found.memory.map(PmMedia::of))
+            .map_err(|e| at(&e))?;
         let started: Result<_, MountError> = Engine::start(
             self.run.pace()?,
             move |kernel| mount_on(kernel, (kind, host), &path, options),

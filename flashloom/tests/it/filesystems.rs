@@ -177,7 +177,7 @@ fn file_systems_by_bytes_need_such_a_drive_and_are_sound_when_made() {
         ),
         ("mount bytefs d.flash . --data journal", "has no journal"),
         ("inspect nova d.flash", "does not support the format of"),
-        ("mount bytefs b.flash .", "no transactions"),
+        ("mount bytefs b.flash .", "needs a byte-addressable drive"),
     ] {
         let said = bench.run(line);
         assert_eq!(said.code, Some(2), "{line}: {}", said.out);

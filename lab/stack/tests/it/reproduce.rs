@@ -60,7 +60,7 @@ fn claims_are_arithmetic_on_the_records_of_the_runs() {
                 };
                 metadata(found.runs.iter().find(is).expect("it was run"))
             };
-            of("ext4") / of("bytefs")
+            of("ext4") / of("bytefs+strict")
         })
         .collect();
     let of_ext4 = claims(&found, "B19", "ext4");
