@@ -329,6 +329,13 @@ pub(crate) const EXAMPLES: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "pts",
+        &[
+            "flashloom pts block --test latency,endurance --size 512MiB --point 20ms",
+            "flashloom pts 7450-pro --out results",
+        ],
+    ),
+    (
         "calibrate",
         &[
             "flashloom calibrate *.json -o mine.toml",

@@ -37,6 +37,7 @@ mod patience;
 mod play;
 mod powercut;
 mod progress;
+mod pts;
 mod rank;
 mod record;
 mod recover;
@@ -111,6 +112,7 @@ enum Command {
     Reproduce(reproduce::Reproduce),
     Validate(validate::Validate),
     Calibrate(calibrate::Calibrate),
+    Pts(pts::Pts),
     Completions(manual::Completions),
     Man(manual::Man),
 }
@@ -170,6 +172,7 @@ impl Command {
             Self::Cache(command) => command.run(),
             Self::Completions(completions) => completions.run(),
             Self::Calibrate(calibrate) => calibrate.answer(),
+            Self::Pts(pts) => pts.run(),
             Self::Man(man) => man.run(),
         }
     }

@@ -19,6 +19,7 @@ mod placed;
 mod play;
 mod policies;
 mod powercut;
+mod pts;
 mod record;
 mod refusals;
 mod remapped;

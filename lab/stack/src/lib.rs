@@ -30,6 +30,7 @@ mod places;
 mod plan;
 mod plan_file;
 pub mod pool;
+pub mod pts;
 mod replay;
 pub mod reproduce;
 mod run;

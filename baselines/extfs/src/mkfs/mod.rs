@@ -76,8 +76,8 @@ pub enum MkfsError {
     /// The size of inodes is not supported.
     #[error("inodes of {0} bytes are not supported, only of 128 and 256")]
     InodeSize(u16),
-    /// There must be between 4096 and 4 MiB for each inode.
-    #[error("{0} bytes per inode are out of range: 4096 to 4194304 are possible")]
+    /// There must be between 1024 and 4 MiB for each inode.
+    #[error("{0} bytes per inode are out of range: 1024 to 4194304 are possible")]
     InodeRatio(u64),
     /// The journal does not fit.
     #[error(
@@ -134,7 +134,7 @@ fn check(options: &MkfsOptions) -> Result<(), MkfsError> {
     if ![128, 256].contains(&options.inode_size) {
         return Err(MkfsError::InodeSize(options.inode_size));
     }
-    if !(4096..=4 << 20).contains(&options.bytes_per_inode) {
+    if !(1024..=4 << 20).contains(&options.bytes_per_inode) {
         return Err(MkfsError::InodeRatio(options.bytes_per_inode));
     }
     if let Some(blocks) = options.journal_blocks

@@ -52,7 +52,7 @@ const SHARE: u64 = 128;
 const LEAST: u64 = 48 * MIB;
 /// Bytes of ext4 for each inode if the stack is to be used, the fewest that ext4 takes: the files of
 /// a used stack have inodes there, and contents elsewhere.
-const PER_INODE: u64 = 4096;
+const PER_INODE: u64 = 1024;
 /// Identifier of the volume; a drive has only one.
 const VOLUME: u64 = 1;
 

@@ -26,3 +26,4 @@ pub use rows::{
 };
 pub use summary::{Group, Row, Spread, Summary, rows};
 pub use task::Task;
+pub(crate) use task::through_kernel as plan;

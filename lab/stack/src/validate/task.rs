@@ -68,7 +68,7 @@ impl Task {
     /// # Errors
     /// The reason why the drive takes no such requests.
     pub fn of_jobs(name: &str, drive: DriveConfig, text: String) -> Result<Self, String> {
-        let plan = plan(drive, Precondition::Full, text, host(false))?;
+        let plan = through_kernel(drive, Precondition::Full, text)?;
         Ok(Self {
             name: name.to_owned(),
             work: Work::Jobs(Box::new(plan)),
@@ -115,6 +115,18 @@ fn host(is_polled: bool) -> HostConfig {
         },
         ..HostConfig::default()
     }
+}
+
+/// The plan of the jobs `workload` by requests through the kernel.
+///
+/// # Errors
+/// The reason why the drive takes no such requests.
+pub(crate) fn through_kernel(
+    drive: DriveConfig,
+    precondition: Precondition,
+    workload: String,
+) -> Result<Plan, String> {
+    plan(drive, precondition, workload, host(false))
 }
 
 fn plan(

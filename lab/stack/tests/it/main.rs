@@ -16,6 +16,7 @@ mod ocssd;
 mod placed;
 mod placement;
 mod policies;
+mod pts;
 mod remap;
 mod repeat;
 mod reproduce;
