@@ -332,7 +332,7 @@ pub(crate) const EXAMPLES: &[(&str, &[&str])] = &[
         "pts",
         &[
             "flashloom pts block --test latency,endurance --size 512MiB --point 20ms",
-            "flashloom pts 7450-pro --out results",
+            "flashloom pts 7450-pro --test saturation --out results",
         ],
     ),
     (

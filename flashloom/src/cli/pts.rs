@@ -21,10 +21,10 @@ use units::{Bytes, Ns};
 /// Test a drive as SNIA's Performance Test Specification and JESD219 have it
 ///
 /// Tests of the PTS for enterprises: IOPS of eight sizes in seven mixes, throughput in order, latency
-/// of single requests, and write saturation of an empty drive. The drive is empty before each, and
-/// except for the last test its capacity is written twice in order; then rounds of measurements
-/// repeat until the last five are steady (values within 20 % of their average, slope within 10 %),
-/// at most 25 times. Endurance is that of the enterprise workload of JESD219, once write
+/// of single requests, and write saturation of an empty drive. The drive is empty before each; before all
+/// but saturation its capacity is written twice in order. Then rounds of measurements repeat until
+/// the last five are steady (values within 20 % of their average, slope within 10 %), at most 25
+/// times. Endurance is that of the enterprise workload of JESD219, once write
 /// amplification is steady. A measurement takes --point in place of the minute of the specification,
 /// since the drive is scaled to 4 GiB or so with all its dies; TBW is that of its own capacity.
 #[derive(Args)]
@@ -99,6 +99,8 @@ impl Pts {
             point: self.point,
             seed: self.seed,
         };
+        let check = setup.check();
+        check.map_err(|e| Failure::new(format!("{}: {e}", self.drive)))?;
         let results = Results {
             drive: self.drive.clone(),
             capacity_bytes: setup.drive.capacity.0,

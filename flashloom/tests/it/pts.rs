@@ -29,7 +29,7 @@ fn tests_print_tables_and_a_document() {
 fn nonsense_is_refused() {
     let bench = Bench::new();
     bench.refuses("pts block --test speed", &["--test", "throughput-128k"]);
-    bench.refuses("pts block --point 1h", &["--point", "60"]);
+    bench.refuses("pts block --point 90s", &["--point", "60"]);
     bench.refuses("pts zns", &["zns", "random writes"]);
     bench.refuses("pts nothing", &["nothing"]);
 }

@@ -63,11 +63,11 @@ pub struct Point {
     pub read_percent: u8,
     /// Size of the requests in bytes.
     pub block_bytes: u64,
-    /// Requests per second.
+    /// Requests completed per second.
     pub iops: f64,
     /// Bytes per second, in 10^6.
     pub mb_per_s: f64,
-    /// Mean latency, ns.
+    /// Mean latency of all requests, ns.
     pub mean_ns: f64,
     /// Latency that 99.9 % of the requests have at most, ns.
     pub p99_9_ns: f64,
@@ -87,7 +87,17 @@ pub struct Endurance {
     pub dwpd: Option<f64>,
 }
 
-/// Runs `test`.
+impl Setup {
+    /// Whether the drive takes the requests of the tests.
+    ///
+    /// # Errors
+    /// If it takes no random writes of blocks.
+    pub fn check(&self) -> Result<(), StackError> {
+        plan(self, String::new()).map(|_| ())
+    }
+}
+
+/// Runs `test` to its steady state.
 ///
 /// # Errors
 /// If the drive takes no random writes, or fails.

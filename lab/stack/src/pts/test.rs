@@ -129,7 +129,7 @@ impl Test {
         }
     }
 
-    /// Requests in flight.
+    /// Requests in flight at a time.
     #[must_use]
     pub const fn depth(self) -> u32 {
         match self {
