@@ -24,7 +24,7 @@ use units::{Bytes, Ns};
 /// of single requests, and write saturation of an empty drive. The drive is empty before each; before all
 /// but saturation its capacity is written twice in order. Then rounds of measurements repeat until
 /// the last five are steady (values within 20 % of their average, slope within 10 %), at most 25
-/// times. Endurance is that of the enterprise workload of JESD219, once write
+/// times; those of saturation write four capacities. Endurance is that of the enterprise workload of JESD219, once write
 /// amplification is steady. A measurement takes --point in place of the minute of the specification,
 /// since the drive is scaled to 4 GiB or so with all its dies; TBW is that of its own capacity.
 #[derive(Args)]

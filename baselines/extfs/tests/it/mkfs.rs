@@ -28,14 +28,15 @@ fn new_file_systems_of_all_sizes_are_accepted_by_e2fsprogs() {
     }
     let dir = tempfile::tempdir().unwrap();
     for blocks in sizes() {
-        for inode_size in [128, 256] {
+        for (inode_size, bytes_per_inode) in [(128, 16384), (256, 16384), (256, 1024)] {
             let options = MkfsOptions {
                 label: "loom".into(),
                 inode_size,
+                bytes_per_inode,
                 ..MkfsOptions::new(blocks)
             };
             let image = tools::save_blocks(dir.path(), "image", &mkfs(&options).unwrap(), blocks);
-            println!("{blocks} blocks, inodes of {inode_size} bytes");
+            println!("{blocks} blocks, an inode of {inode_size} for {bytes_per_inode} bytes");
             tools::assert_clean(&image);
             let output = tools::run(Command::new("dumpe2fs").arg("-h").arg(&image));
             let text = tools::text(&output);

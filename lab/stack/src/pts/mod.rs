@@ -134,7 +134,9 @@ fn measured(test: Test, setup: &Setup) -> Result<Tested, StackError> {
     let is_done = |tracked: &[f64], written: &[u64]| {
         is_steady(tracked) && test.is_settled(written, setup.drive.capacity.0)
     };
-    while tracked.len() < MOST_ROUNDS && !is_done(&tracked, &written) {
+    while tracked.len() < test.most_rounds()
+        && (test == Test::Saturation || !is_done(&tracked, &written))
+    {
         // Each round has addresses of its own.
         plan.seed = setup.seed.wrapping_add(tracked.len() as u64);
         let (run, after) = run_on(&plan, contents, &mut |_| {})?;

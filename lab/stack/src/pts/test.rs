@@ -1,6 +1,6 @@
 //! The requests of each test. `docs/SOURCES.md` has the sources of their sizes and mixes.
 
-use super::{Point, ROUNDS};
+use super::{MOST_ROUNDS, Point, ROUNDS};
 use std::fmt::Write;
 use units::{KIB, MIB, Ns};
 
@@ -136,6 +136,16 @@ impl Test {
             Self::Iops | Self::Saturation => RANDOM_DEPTH,
             Self::Throughput128K | Self::Throughput1M | Self::Endurance => ORDERED_DEPTH,
             Self::Latency => 1,
+        }
+    }
+
+    /// Number of rounds after which the test ends without a steady state. That of saturation, which
+    /// has to show how the drive gets there, always ends after four capacities of writes.
+    #[must_use]
+    pub const fn most_rounds(self) -> usize {
+        match self {
+            Self::Saturation => 20,
+            _ => MOST_ROUNDS,
         }
     }
 
