@@ -204,7 +204,7 @@ impl Kernel {
     }
 
     /// As [`Kernel::step`], for an event up to and including `limit`.
-    fn step_to(&self, limit: Ns) -> bool {
+    pub fn step_to(&self, limit: Ns) -> bool {
         let bound = Key::after(limit);
         loop {
             let mut tables = self.sim.state.tables.borrow_mut();
@@ -223,6 +223,14 @@ impl Kernel {
                 return false;
             }
         }
+    }
+
+    /// Polls `task`, or calls the record, within the last event: before all that is still scheduled
+    /// for this instant. So a driver outside of the simulation answers an event as a task would.
+    pub fn continue_with(&self, task: TaskId) {
+        let key = Key::new(self.sim.now(), self.sim.next_sequence(), task);
+        let due = self.sim.state.tables.borrow_mut().due(task);
+        self.sim.run(key, due);
     }
 
     /// Runs until just before event number `event` (the first one is 0), then calls
