@@ -142,7 +142,7 @@ impl Command {
         };
         let end = first.saturating_add(length);
         if end > sectors {
-            let last = end - 1;
+            let last = first.saturating_add(length - 1);
             return Err(DeviceError::PastEnd {
                 op,
                 first,

@@ -15,11 +15,11 @@ pub struct Counters {
     pub trim_bytes: u64,
     /// Flushes that have completed.
     pub flushes: u64,
-    /// Flash pages read.
+    /// Flash pages read, for whatever cause.
     pub nand_read_pages: u64,
-    /// Flash pages programmed.
+    /// Flash pages programmed, for whatever cause.
     pub nand_program_pages: u64,
-    /// Flash blocks erased.
+    /// Flash blocks erased since then.
     pub nand_erase_blocks: u64,
     /// Bytes of a flash page.
     pub nand_page_bytes: u64,

@@ -77,7 +77,7 @@ pub enum DeviceError {
     InFlight {
         /// Name of the call.
         call: &'static str,
-        /// Commands in flight.
+        /// Number of commands in flight.
         in_flight: u64,
     },
     /// A copy that would lack acknowledged data.

@@ -74,7 +74,7 @@ struct Work {
     submitted: u64,
     /// Commands in flight that change the drive.
     changing: u64,
-    /// Changing commands begun.
+    /// Number of changing commands that have begun.
     changes: u64,
     /// Changing commands that a flush has made durable.
     flushed: u64,

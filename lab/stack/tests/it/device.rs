@@ -304,7 +304,7 @@ fn bad_calls_are_refused_in_one_sentence_and_change_nothing() {
         (
             Ns::us(10),
             Command::deallocate(u64::MAX, u32::MAX),
-            "trim: sectors 18446744073709551615 to 18446744073709551614 reach past the end of the \
+            "trim: sectors 18446744073709551615 to 18446744073709551615 reach past the end of the \
              drive, which has 131072",
         ),
         (
@@ -327,11 +327,18 @@ fn bad_calls_are_refused_in_one_sentence_and_change_nothing() {
         let error = device.submit(time, command).expect_err(sentence);
         assert_eq!(error.to_string(), sentence);
     }
+    assert_eq!(device.in_flight(), 0);
+    assert_eq!(device.submit(device.now(), Command::read(0, 8)).unwrap(), 0);
+}
+
+#[test]
+fn calls_in_the_past_and_to_a_drive_that_is_off_are_refused() {
+    let device = small("block");
+    device.advance(Ns::us(10)).unwrap();
     assert!(matches!(
         device.advance(Ns(1)),
         Err(DeviceError::Past { .. })
     ));
-    assert_eq!(device.in_flight(), 0);
     assert_eq!(device.submit(device.now(), Command::read(0, 8)).unwrap(), 0);
     assert!(device.finish("none").is_err(), "a command is in flight");
     settled(&device);
