@@ -1,9 +1,10 @@
 //! The kernel: tasks, the clock and the event loop.
 //!
 //! Invariants: `now` never goes back; an event counts exactly when it polls a
-//! live task or reaches a live actor; a task's future is out of its slot while it is
-//! polled, so a task may spawn and wake other tasks freely; dropping the [`Kernel`]
-//! drops every task.
+//! live task or reaches a live actor; a task that a driver continues belongs to
+//! the last event; a task's future is out of its slot while it is polled, so a
+//! task may spawn and wake other tasks freely; dropping the [`Kernel`] drops
+//! every task.
 
 use crate::actor::{Actor, ActorId};
 use crate::calendar::Calendar;

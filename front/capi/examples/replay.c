@@ -16,7 +16,8 @@
 
 enum { MOST = 65536 };
 
-static const char *const SETUP = "preset = \"block\"\ncapacity = \"64MiB\"\n";
+static const char *const SETUP = "preset = \"block\"\ncapacity = \"64MiB\"\n"
+                                 "precondition = \"aged\"\n";
 
 static void fail(void)
 {

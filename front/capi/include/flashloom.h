@@ -8,8 +8,9 @@
  * The same calls give the same results, on every machine.
  *
  * Errors. A function that fails returns what its comment says, and flashloom_error() returns the
- * reason as one sentence. A failed call changes nothing. Null is refused, but for flashloom_free()
- * and flashloom_text_free(), which ignore it. Texts are UTF-8 and end with a zero byte.
+ * reason as one sentence. A refused submission changes nothing. Null is refused, but for
+ * flashloom_free() and flashloom_text_free(), which ignore it. Texts are UTF-8 and end with a zero
+ * byte.
  *
  * Threads. One thread at a time may use a drive and all drives beside it. Other drives are
  * independent: each may have a thread of its own.

@@ -1,19 +1,11 @@
 //! The border between C and Rust: errors, panics and pointers.
 
+use crate::refused::Refused;
 use crate::types::FlashloomDevice;
-use stack::device::{Device, DeviceError};
+use stack::device::Device;
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-
-/// A call that is refused, as a sentence.
-pub(crate) struct Refused(pub(crate) String);
-
-impl From<DeviceError> for Refused {
-    fn from(error: DeviceError) -> Self {
-        Self(error.to_string())
-    }
-}
 
 thread_local! {
     /// The last error of this thread.

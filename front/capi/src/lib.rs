@@ -11,11 +11,13 @@
 //! This crate translates and calls; it knows nothing of the inside of a drive.
 
 mod border;
+mod refused;
 mod types;
 
 pub use types::{FlashloomCommand, FlashloomCompletion, FlashloomCounters, FlashloomDevice};
 
-use border::{Refused, borrowed, guarded, on, read, text, told, write};
+use border::{borrowed, guarded, on, read, text, told, write};
+use refused::Refused;
 use stack::device::{Device, setup};
 use std::ffi::{CStr, CString, c_char};
 use std::ptr::null_mut;

@@ -1,6 +1,6 @@
 //! Structures of `include/flashloom.h`, and their translation.
 
-use crate::border::Refused;
+use crate::refused::Refused;
 use ssd::IoError;
 use stack::device::{Command, Completion, Counters, Device};
 use std::cell::Cell;
@@ -27,13 +27,13 @@ impl FlashloomDevice {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct FlashloomCommand {
-    /// Kind of the command: its place in [`OPS`].
+    /// Kind of the command: its number in the header.
     pub op: u32,
     /// Length in sectors of 512 bytes.
     pub sectors: u32,
     /// First sector of the command.
     pub sector: u64,
-    /// Queue pair of the host, or [`ANY_QUEUE`].
+    /// Queue pair of the host; the largest number for that which has been idle longest.
     pub queue: u32,
     /// Bits: 1 for force unit access.
     pub flags: u32,

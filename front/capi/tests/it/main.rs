@@ -91,6 +91,45 @@ fn header_declares_exactly_the_functions_of_the_library() {
     assert!(defined.len() > 15);
 }
 
+/// The first block of the page on this library that is fenced with `language`.
+fn shown(language: &str) -> String {
+    let page = Path::new(HOME).join("../../docs/book/src/library.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let block = page.split(&format!("```{language}\n")).nth(1);
+    let block = block.and_then(|rest| rest.split("```").next());
+    block.expect("the page has such a block").to_owned()
+}
+
+#[test]
+fn programs_of_the_book_are_those_that_are_tested() {
+    let example = shown("rust");
+    let docs = Path::new(HOME).join("../../lab/stack/src/device/mod.rs");
+    let docs = std::fs::read_to_string(docs).unwrap();
+    let documented: String = docs
+        .lines()
+        .map_while(|line| line.strip_prefix("//!"))
+        .map(|line| format!("{}\n", line.strip_prefix(' ').unwrap_or(line)))
+        .collect();
+    assert!(
+        documented.contains(example.trim()),
+        "the example of stack::device differs"
+    );
+
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("program.c");
+    std::fs::write(&source, shown("c")).unwrap();
+    let source = source.to_str().unwrap();
+    let Some(program) = compiled(dir.path(), &[source], Link::Dynamic) else {
+        return;
+    };
+    let told = judges::text(&ran(dir.path(), &program, &[]));
+    let time: u64 = told.trim().strip_suffix(" ns").unwrap().parse().unwrap();
+    assert!((1_000..1_000_000).contains(&time), "{told}");
+}
+
+/// The drive of the replay in C.
+const AGED: &str = "preset = \"block\"\ncapacity = \"64MiB\"\nprecondition = \"aged\"\n";
+
 /// A trace in MQSim's form: reads and writes of 4 to 32 KiB at random places of 64 MiB.
 fn trace() -> String {
     let mut random = 1_u64;
@@ -130,7 +169,7 @@ fn replay_in_c_prints_the_record_of_the_run() {
             0 => name.to_owned(),
             depth => format!("{name}:depth={depth}"),
         };
-        let mut plan = stack::device::setup("preset = \"block\"\ncapacity = \"64MiB\"\n").unwrap();
+        let mut plan = stack::device::setup(AGED).unwrap();
         plan.workload = workload;
         let run = stack::run(&plan, &mut |_| ()).unwrap();
         let (ours, theirs) = (

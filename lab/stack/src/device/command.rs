@@ -1,6 +1,6 @@
 //! Commands of a stepped drive, and their completions.
 
-use crate::device::DeviceError;
+use crate::device::error::DeviceError;
 use crate::replay::lacks;
 use ssd::IoError;
 use units::{Extent, Ns, Origin, Placement};

@@ -5,7 +5,8 @@
 //! an open replay do.
 
 use crate::attached::Attached;
-use crate::device::{Command, Completion, DeviceError};
+use crate::device::command::{Command, Completion};
+use crate::device::error::DeviceError;
 use crate::meter::Meter;
 use crate::replay::{IN_FLIGHT, Service, Target};
 use crate::run::{Served, served};

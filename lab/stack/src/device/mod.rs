@@ -129,7 +129,7 @@ impl Device {
         Self::with(plan, run::media(plan)?)
     }
 
-    /// The drive that a TOML document describes: see [`setup`].
+    /// The drive that a TOML document describes: see [`setup()`].
     ///
     /// # Errors
     /// The line and the expectation there, or the reason for which the drive cannot be built.
