@@ -10,6 +10,7 @@ and on the command line. Plans and records are values that can be stored and sen
 """
 
 from ._native import Error, Line, Write
+from .devices import Completion, Device
 from .machines import MemoryPlan, memory
 from .names import (
     Named,
@@ -28,6 +29,8 @@ from .running import compare, run
 from .sweeps import sweep
 
 __all__ = [
+    "Completion",
+    "Device",
     "Drive",
     "Error",
     "Line",

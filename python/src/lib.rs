@@ -6,6 +6,7 @@
 //!
 //! The Python programs' interface is in `flashloom/`, which is written in Python.
 
+mod device;
 mod files;
 mod lists;
 mod memory;
@@ -36,6 +37,8 @@ fn refused(error: impl std::fmt::Display) -> PyErr {
 mod _native {
     #[pymodule_export]
     use super::Error;
+    #[pymodule_export]
+    use crate::device::Stepped;
     #[pymodule_export]
     use crate::files::write;
     #[pymodule_export]

@@ -44,7 +44,12 @@ pub(crate) fn run(
     Ok(report::to_json(&run))
 }
 
-fn chosen(victim: Option<Py<PyAny>>, placement: Option<Py<PyAny>>, failure: &Failure) -> Policies {
+/// The policies of Python functions, whose exceptions `failure` keeps.
+pub(crate) fn chosen(
+    victim: Option<Py<PyAny>>,
+    placement: Option<Py<PyAny>>,
+    failure: &Failure,
+) -> Policies {
     let mut chosen = Policies::default();
     if let Some(victim) = victim {
         chosen = policies::victim(chosen, victim, failure.clone());

@@ -76,6 +76,19 @@ impl Packing {
         (zone, zone as u64 * self.limits.size + from % len)
     }
 
+    /// The sector of this address space at address `at` of the drive, which lies in the used sectors
+    /// of a zone.
+    #[must_use]
+    pub const fn sector(&self, at: u64) -> u64 {
+        match at.checked_sub(self.conventional()) {
+            Some(from) => {
+                let (zone, within) = (from / self.limits.size, from % self.limits.size);
+                self.conventional() + zone * self.room + within
+            }
+            None => at,
+        }
+    }
+
     /// Splits `extent` into pieces at the ends of zones.
     pub(crate) fn pieces(self, extent: Extent) -> impl Iterator<Item = Piece> {
         let (mut at, end) = (extent.start.0, extent.end());
@@ -132,6 +145,7 @@ mod tests {
                 let within = at - u64::from(zone) * 64;
                 let most = if zone == 0 { 64 } else { 50 / grain * grain };
                 assert!(zone < 4 && within < most);
+                assert_eq!(packing.sector(at), sector);
             }
         }
     }

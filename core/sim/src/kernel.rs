@@ -1,9 +1,10 @@
 //! The kernel: tasks, the clock and the event loop.
 //!
 //! Invariants: `now` never goes back; an event counts exactly when it polls a
-//! live task or reaches a live actor; a task's future is out of its slot while it is
-//! polled, so a task may spawn and wake other tasks freely; dropping the [`Kernel`]
-//! drops every task.
+//! live task or reaches a live actor; a task that a driver continues belongs to
+//! the last event; a task's future is out of its slot while it is polled, so a
+//! task may spawn and wake other tasks freely; dropping the [`Kernel`] drops
+//! every task.
 
 use crate::actor::{Actor, ActorId};
 use crate::calendar::Calendar;
@@ -204,7 +205,7 @@ impl Kernel {
     }
 
     /// As [`Kernel::step`], for an event up to and including `limit`.
-    fn step_to(&self, limit: Ns) -> bool {
+    pub fn step_to(&self, limit: Ns) -> bool {
         let bound = Key::after(limit);
         loop {
             let mut tables = self.sim.state.tables.borrow_mut();
@@ -223,6 +224,14 @@ impl Kernel {
                 return false;
             }
         }
+    }
+
+    /// Polls `task`, or calls the record, within the last event: before all that is still scheduled
+    /// for this instant. So a driver outside of the simulation answers an event as a task would.
+    pub fn continue_with(&self, task: TaskId) {
+        let key = Key::new(self.sim.now(), self.sim.next_sequence(), task);
+        let due = self.sim.state.tables.borrow_mut().due(task);
+        self.sim.run(key, due);
     }
 
     /// Runs until just before event number `event` (the first one is 0), then calls

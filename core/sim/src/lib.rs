@@ -25,7 +25,8 @@
 //! [`Kernel::run`] jumps from event to event; [`Kernel::run_paced`] lets a
 //! [`Pacer`] hold each event back until an outside clock reaches its time;
 //! [`Kernel::run_to_cut`] stops before a chosen event and returns the durable
-//! state.
+//! state. A driver that decides after each event runs one at a time ([`Kernel::step_to`]), and
+//! answers an event within it ([`Kernel::continue_with`]).
 
 mod actor;
 mod calendar;

@@ -32,7 +32,12 @@ pub(crate) fn known() -> String {
 pub fn resolve(text: &str, size: Option<Bytes>) -> Result<DriveConfig, StackError> {
     let config = match Preset::named(text) {
         Some(preset) => (preset.config)(),
-        None if Path::new(text).is_file() => from_file(&Source::read(text)?)?,
+        None if Path::new(text).is_file() => {
+            let source = Source::read(text)?;
+            let name = Path::new(text).file_stem();
+            let name = name.map_or_else(|| text.to_owned(), |s| s.to_string_lossy().into_owned());
+            from_leaves(&source, source.leaves()?, Some(name))?
+        }
         None => return Err(StackError::Drive(text.to_owned())),
     };
     match size {
@@ -57,13 +62,15 @@ pub(crate) fn checked(name: &str, config: DriveConfig) -> Result<DriveConfig, St
     }
 }
 
-fn from_file(source: &Source) -> Result<DriveConfig, StackError> {
-    let mut leaves = source.leaves()?;
+/// The drive that the `leaves` of a drive file describe; without `name` it has that of its preset.
+pub(crate) fn from_leaves(
+    source: &Source,
+    mut leaves: Vec<Leaf>,
+    name: Option<String>,
+) -> Result<DriveConfig, StackError> {
     let preset = take_preset(source, &mut leaves)?;
     let mut base = (preset.config)();
-    base.name = Path::new(&source.file)
-        .file_stem()
-        .map_or_else(|| source.file.clone(), |s| s.to_string_lossy().into_owned());
+    base.name = name.unwrap_or(base.name);
     let shaped = leaves.iter().any(|leaf| leaf.path[0] == "geometry");
     let capacity = leaves.iter().position(|leaf| leaf.path == ["capacity"]);
     let capacity = capacity.filter(|_| !shaped).map(|at| leaves.remove(at));

@@ -11,6 +11,7 @@ pub mod calibrate;
 mod choices;
 mod configuration;
 pub mod crash;
+pub mod device;
 pub mod drive;
 mod error;
 pub mod files;

@@ -10,16 +10,18 @@ mod target;
 pub(crate) mod threads;
 mod worker;
 
-pub(crate) use target::lacks;
-use target::{Target, purpose};
+use target::purpose;
+pub(crate) use target::{Service, Target, lacks};
 
 use crate::attached::Attached;
 use crate::error::StackError;
 use crate::meter::{Meter, Tally};
 use crate::plan::Until;
+use crate::sight::Running;
 use crate::steady::{MOST_WINDOWS, Windows};
 use crate::timeline::Sampled;
 use host::{BlockDevice, Who};
+use report::record::LatencySet;
 use sim::{ActorId, Seed, Sim};
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -245,5 +247,23 @@ impl Sampled for Replay {
 
     fn with_interval(&self, take: &mut dyn FnMut(&mut Tally)) {
         self.meter.borrow_mut().interval.iter_mut().for_each(take);
+    }
+}
+
+impl Running for Replay {
+    fn is_done(&self) -> bool {
+        Sampled::is_done(self)
+    }
+
+    fn ops(&self) -> u64 {
+        self.meter.borrow().completed
+    }
+
+    fn in_flight(&self) -> u64 {
+        Self::in_flight(self)
+    }
+
+    fn latencies(&self) -> LatencySet {
+        self.meter.borrow().latencies()
     }
 }

@@ -54,7 +54,7 @@ pub(crate) struct Served {
 
 /// Counters at the time of the first request. Work of a file system before that, to make the tree
 /// of a workload, is not part of the run.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Before {
     pub(crate) remap: remap::Metrics,
     /// Lines that the host's mapping had cleaned.
@@ -383,7 +383,6 @@ impl Begun<'_> {
         } = self;
         let (sim, device) = (kernel.sim(), port.device());
         let (before, origin) = (Before::now(port), sim.now());
-        let was = before.remap;
         let run = start()?;
         let samples = timeline::start(&sim, plan.sample, device, &run, origin);
         drive_to_end(kernel, (&*run, device, windows), origin, seen)?;
@@ -395,14 +394,26 @@ impl Begun<'_> {
         let text = workload.text.clone();
         let mut outcome = outcome(plan, text, notes, run.served(), at, windows);
         outcome.placing = Some(workload.placing());
-        // A failure to write back shows in the requests that failed.
-        let _ = close(kernel, port)?;
-        outcome.refusals = refusals(&Refusals::default(), port, origin);
-        outcome.remap = port.layer().map(|layer| layer::told(layer, &was));
-        outcome.look_at_mapping(port);
-        let left = write_out(kernel, outcome.device.drive());
-        Ok((fill::record(&outcome), left))
+        concluded(kernel, port, outcome, origin)
     }
+}
+
+/// Writes out all buffers after the last request of a run that began at `origin`, and returns the
+/// record of `outcome` and the contents of the drive.
+pub(crate) fn concluded(
+    kernel: &Kernel,
+    port: &Attached,
+    mut outcome: Outcome,
+    origin: Ns,
+) -> Result<(Run, DriveMedia), StackError> {
+    // A failure to write back shows in the requests that failed.
+    let _ = close(kernel, port)?;
+    outcome.refusals = refusals(&Refusals::default(), port, origin);
+    let was = outcome.before.remap;
+    outcome.remap = port.layer().map(|layer| layer::told(layer, &was));
+    outcome.look_at_mapping(port);
+    let left = write_out(kernel, outcome.device.drive());
+    Ok((fill::record(&outcome), left))
 }
 
 impl Requests for Replay {
@@ -474,7 +485,7 @@ pub(crate) fn close(kernel: &Kernel, port: &Attached) -> Result<Result<(), IoErr
 }
 
 /// Results of block requests.
-fn served(meter: &Meter, labels: &Labels) -> Served {
+pub(crate) fn served(meter: &Meter, labels: &Labels) -> Served {
     let errors = meter.errors.iter();
     Served {
         ops: meter.completed,
@@ -538,35 +549,26 @@ pub(crate) fn attach(
     media: DriveMedia,
     kernel: &Kernel,
 ) -> Result<BlockDevice, StackError> {
-    let sim = kernel.sim();
-    let drive = Drive::ready(&sim, &plan.drive, media, Seed(plan.seed));
+    let drive = powered(plan, media, kernel)?;
+    Ok(BlockDevice::new(&kernel.sim(), plan.host, drive)?)
+}
+
+/// The drive of `plan` under power, with the contents `media` and the plan's policies.
+pub(crate) fn powered(
+    plan: &Plan,
+    media: DriveMedia,
+    kernel: &Kernel,
+) -> Result<Drive, StackError> {
+    let drive = Drive::ready(&kernel.sim(), &plan.drive, media, Seed(plan.seed));
     let drive = drive.map_err(|source| refused(plan, source))?;
     drive.follow(plan.policies.clone());
-    Ok(BlockDevice::new(&sim, plan.host, drive)?)
+    Ok(drive)
 }
 
 fn refused(plan: &Plan, source: ConfigError) -> StackError {
     StackError::Config {
         drive: plan.drive.name.clone(),
         source,
-    }
-}
-
-impl Running for Replay {
-    fn is_done(&self) -> bool {
-        Sampled::is_done(self)
-    }
-
-    fn ops(&self) -> u64 {
-        self.meter.borrow().completed
-    }
-
-    fn in_flight(&self) -> u64 {
-        Self::in_flight(self)
-    }
-
-    fn latencies(&self) -> LatencySet {
-        self.meter.borrow().latencies()
     }
 }
 

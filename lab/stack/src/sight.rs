@@ -16,10 +16,10 @@ use units::Ns;
 const EVENTS: u64 = 1 << 16;
 
 /// Number of events between two checks for the end of a window, which are cheaper.
-const WINDOW_EVENTS: u64 = 1 << 12;
+pub(crate) const WINDOW_EVENTS: u64 = 1 << 12;
 
 /// Longest run: a year of virtual time.
-const LONGEST: Ns = Ns::secs(365 * 86_400);
+pub(crate) const LONGEST: Ns = Ns::secs(365 * 86_400);
 
 /// A run in progress, as an observer sees it.
 pub(crate) trait Running {

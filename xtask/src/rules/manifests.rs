@@ -31,7 +31,7 @@ fn check(source: &Source) -> Option<Finding> {
             "unsafe code is neither forbidden nor denied",
             "write `unsafe_code = \"deny\"` under [lints.rust]; one module lifts it and says why",
         ),
-        None if source.path == UNSAFE_EXPLAINED => (
+        None if UNSAFE_EXPLAINED.contains(&source.path.as_str()) => (
             at_table(&table, &["lints", "clippy", "undocumented_unsafe_blocks"]) == Some("warn"),
             "unsafe blocks need not say why they are sound",
             "write `undocumented_unsafe_blocks = \"warn\"` under [lints.clippy]",
@@ -52,9 +52,9 @@ fn check(source: &Source) -> Option<Finding> {
 /// measurements justify it.
 const UNSAFE_ALLOWED: &str = "core/sim/Cargo.toml";
 
-/// The one crate that consists of unsafe functions: the library between a program and the C
-/// library. Each unsafe block explains why it is sound.
-const UNSAFE_EXPLAINED: &str = "front/shim/Cargo.toml";
+/// Crates that consist of unsafe functions: the library between a program and the C library, and the
+/// library of C programs. Each unsafe block explains why it is sound.
+const UNSAFE_EXPLAINED: [&str; 2] = ["front/shim/Cargo.toml", "front/capi/Cargo.toml"];
 
 fn at_table<'a>(table: &'a Table, path: &[&str]) -> Option<&'a str> {
     let (first, rest) = path.split_first()?;
@@ -95,12 +95,14 @@ mod tests {
     }
 
     #[test]
-    fn preload_library_must_explain_unsafe_blocks() {
-        let finds = |text: &str| check(&Source::new(UNSAFE_EXPLAINED, text)).is_some();
-        assert!(!finds(
-            "[lints.clippy]\nundocumented_unsafe_blocks = \"warn\"\n"
-        ));
-        assert!(finds("[lints.rust]\nunsafe_code = \"allow\"\n"));
+    fn libraries_of_c_functions_must_explain_unsafe_blocks() {
+        for path in UNSAFE_EXPLAINED {
+            let finds = |text: &str| check(&Source::new(path, text)).is_some();
+            assert!(!finds(
+                "[lints.clippy]\nundocumented_unsafe_blocks = \"warn\"\n"
+            ));
+            assert!(finds("[lints.rust]\nunsafe_code = \"allow\"\n"));
+        }
     }
 
     #[test]

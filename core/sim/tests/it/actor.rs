@@ -197,3 +197,23 @@ fn a_ticket_that_leaves_gives_its_place_or_its_permits_back() {
     turn.leave(second);
     assert_eq!(turn.free(), 1);
 }
+
+#[test]
+fn continued_record_runs_before_the_rest_of_the_instant_and_is_no_event() {
+    let kernel = Kernel::new();
+    let notes = Notes::new(&kernel);
+    notes.start();
+    notes.start();
+    let last = notes.start();
+    assert!(kernel.step());
+    kernel.continue_with(last);
+    assert_eq!(kernel.sim().events(), 1);
+    kernel.run();
+    let numbers: Vec<u32> = notes.log.borrow().iter().map(|note| note.1).collect();
+    assert_eq!(numbers, [RECORDS, RECORDS + 2, RECORDS + 1, 0]);
+    assert_eq!(
+        kernel.sim().events(),
+        2,
+        "the event of the last one is in vain"
+    );
+}

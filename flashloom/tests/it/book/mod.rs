@@ -160,7 +160,7 @@ fn a_page_says_which_of_its_commands_are_not_run() {
                     assert!(block.before.contains(CONFESSION), "{place}: it is not said");
                 }
                 info => assert!(
-                    ["text", "toml", "rust", "python"].contains(&info),
+                    ["text", "toml", "rust", "c", "python"].contains(&info),
                     "{place}: {info}"
                 ),
             }

@@ -6,12 +6,14 @@ use crate::error::StackError;
 use host::{BlockDevice, BlockPort, Linear, Purpose, QueuePair, Who, ZonedDevice, ZonedPort};
 use sim::{Boxed, Sim};
 use ssd::{Command, Content, IoError, ZoneAction, ZoneState, ZoneStatus};
+use std::cell::Cell;
+use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use units::SECTOR;
 use workload::{Op, Request};
 
 /// Drive of a run with the layers above it.
-pub(super) struct Target {
+pub(crate) struct Target {
     pub(super) device: BlockDevice,
     /// The drive's zones as one address space; `None` without zones.
     zones: Option<Linear<ZonedDevice>>,
@@ -22,7 +24,7 @@ pub(super) struct Target {
 }
 
 /// Request at the queues of the drive, in zones, or above a mapping.
-pub(super) enum Service {
+pub(crate) enum Service {
     Queued,
     Elsewhere(Boxed<'static, Result<(), IoError>>),
 }
@@ -30,7 +32,7 @@ pub(super) enum Service {
 impl Service {
     /// Advances the request `queued` of `queue`, or this one, and returns its result at its end.
     #[inline]
-    pub(super) fn advance(
+    pub(crate) fn advance(
         &mut self,
         queue: &QueuePair,
         queued: &mut host::Request,
@@ -46,7 +48,7 @@ impl Service {
 }
 
 impl Target {
-    pub(super) fn new(sim: &Sim, port: &Attached) -> Self {
+    pub(crate) fn new(sim: &Sim, port: &Attached) -> Self {
         let device = port.device();
         let zones = ZonedDevice::new(device).map(|zones| Linear::new(sim, zones));
         Self {
@@ -59,7 +61,7 @@ impl Target {
 
     /// Begins `request`; `queued` becomes the request if it goes to a queue.
     #[inline]
-    pub(super) fn begin(&self, request: &Request, who: Who, queued: &mut host::Request) -> Service {
+    pub(crate) fn begin(&self, request: &Request, who: Who, queued: &mut host::Request) -> Service {
         match command(request, who) {
             Some(command) if self.is_queued => {
                 queued.renew(command, who);
@@ -70,6 +72,21 @@ impl Target {
                 Service::Elsewhere(Box::pin(elsewhere))
             }
         }
+    }
+
+    /// Begins an append, which sets `place` to its first sector.
+    pub(crate) fn append(
+        &self,
+        request: Request,
+        who: Who,
+        place: &Rc<Cell<Option<u64>>>,
+    ) -> Service {
+        let (zones, place) = (self.zones.clone(), Rc::clone(place));
+        Service::Elsewhere(Box::pin(async move {
+            let zones = zones.as_ref().ok_or(ZoneStatus::InvalidZoneOperation)?;
+            place.set(Some(append(zones, &request, who).await?));
+            Ok(())
+        }))
     }
 
     /// Error of the `number`-th request if the drive has no command for it, or no such sectors.
@@ -150,17 +167,23 @@ async fn execute_on(port: &impl BlockPort, request: &Request, who: Who) -> Resul
     }
 }
 
+/// Executes an append, and returns its first sector.
+async fn append(zones: &Linear<ZonedDevice>, request: &Request, who: Who) -> Result<u64, IoError> {
+    let (zone, _) = zones.packing().place(request.extent.start.0);
+    let (sectors, content) = (request.extent.sectors, Content::Nothing);
+    let appended = zones
+        .port()
+        .append(zone, sectors, content, who, request.fua);
+    Ok(zones.packing().sector(appended.await?.0))
+}
+
 /// Executes an append or a zone command. It goes to the zone of this drive that contains its
 /// address; the recorded drive may have had zones of another size.
 async fn in_zones(zones: &Linear<ZonedDevice>, request: &Request, who: Who) -> Result<(), IoError> {
     let port = zones.port();
     let (zone, _) = zones.packing().place(request.extent.start.0);
     let action = match request.op {
-        Op::Append => {
-            let (sectors, content) = (request.extent.sectors, Content::Nothing);
-            let appended = port.append(zone, sectors, content, who, request.fua);
-            return Ok(appended.await.map(|_| ())?);
-        }
+        Op::Append => return append(zones, request, who).await.map(|_| ()),
         Op::ZoneResetAll => {
             for zone in port.limits().conventional..port.limits().zones {
                 let state = port

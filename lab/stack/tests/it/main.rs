@@ -3,6 +3,7 @@
 mod calls;
 mod conserve;
 mod cuts;
+mod device;
 mod ext4;
 mod failing;
 mod files;
